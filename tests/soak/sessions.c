@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +22,12 @@ typedef struct soak_core {
   int (*release)(onstack_session *);
   int (*stats)(const onstack_session *, onstack_stats *);
   int (*poll)(onstack_session *, uint32_t);
+  int (*memory_text)(onstack_session *, const onstack_runtime_memory *, onstack_writer, void *);
 } soak_core;
 
-static const soak_core sessions_linked = {onstack_options_init, onstack_session_start, onstack_session_stop,
-                                          onstack_session_free, onstack_session_stats, onstack_session_poll};
+static const soak_core sessions_linked = {onstack_options_init,       onstack_session_start, onstack_session_stop,
+                                          onstack_session_free,       onstack_session_stats, onstack_session_poll,
+                                          onstack_session_memory_text};
 static soak_core sessions_copies[COPIES];
 
 void soak_open_copies(void) {
@@ -43,7 +46,25 @@ void soak_open_copies(void) {
     *(void **)&copy->release = dlsym(library, "onstack_session_free");
     *(void **)&copy->stats = dlsym(library, "onstack_session_stats");
     *(void **)&copy->poll = dlsym(library, "onstack_session_poll");
+    *(void **)&copy->memory_text = dlsym(library, "onstack_session_memory_text");
   }
+}
+
+static int sessions_add_own(void *data, const void *text, size_t length) {
+  uint64_t *bytes = data, these;
+  char line[256], of[64];
+  snprintf(line, sizeof(line), "%.*s", (int)length, (const char *)text);
+  if (sscanf(line, "onstack.memory bytes=%" SCNu64 " of=%63[^\n]", &these, of) == 2 && strcmp(of, "this profiler") == 0)
+    *bytes += these;
+  return 0;
+}
+
+uint64_t soak_own_memory(void) {
+  uint64_t bytes = 0;
+  for (int i = -1; i < COPIES; i++)
+    if ((i < 0 ? &sessions_linked : &sessions_copies[i])->memory_text(NULL, NULL, sessions_add_own, &bytes) != 0)
+      soak_fail("no account of the memory");
+  return bytes;
 }
 
 /* ---- the sink ---- */

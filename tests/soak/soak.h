@@ -48,6 +48,7 @@ typedef struct soak_sums {
 extern soak_sums soak_sessions;
 
 void soak_open_copies(void);
+uint64_t soak_own_memory(void);                  /* bytes: what the library and its copies say that they keep */
 void soak_run_sessions(soak_worker *worker);     /* of the library that is linked in */
 void soak_run_a_copy(soak_worker *worker);       /* of the copy with the worker's number */
 void soak_run_other_signal(soak_worker *worker); /* on SOAK_OTHER_SIGNAL */
@@ -103,8 +104,8 @@ void soak_check_posts(void);          /* when all threads with a place but the c
 typedef struct soak_trend {
   uint64_t early, late, sessions; /* bytes; sessions between them */
 } soak_trend;
-void soak_trend_add(uint64_t resident, uint64_t sessions); /* after each round, at rest */
-bool soak_trend_check(soak_trend *trend);                  /* false: too few rounds to say anything */
+void soak_trend_add(uint64_t bytes, uint64_t sessions); /* of the process without the library's own; each round, at rest */
+bool soak_trend_check(soak_trend *trend);               /* false: too few rounds to say anything */
 
 /* ---- memory.c, burners.c, wild.c, threads.c, modules.c, forks.c, fibers.c ---- */
 

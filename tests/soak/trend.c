@@ -10,14 +10,14 @@
 #include <stdlib.h>
 
 #define TREND_ROUNDS 65536
-#define TREND_WARM 10     /* rounds: three minutes, in which memory still rises on a busy machine */
+#define TREND_WARM 2
 #define TREND_AT_LEAST 18 /* of the others */
 #define TREND_HOLES ((uint64_t)2 << 20)
-#define TREND_SESSION 64                /* bytes: chance, as far as it grows with the time */
-#define TREND_KEPT ((uint64_t)16 << 20) /* of one round above the second: what is seen in the shortest run too */
+#define TREND_SESSION 64               /* bytes: chance, as far as it grows with the time */
+#define TREND_KEPT ((uint64_t)8 << 20) /* of one round above the second: what is seen in the shortest run too */
 
 typedef struct trend_round {
-  uint64_t resident, sessions;
+  uint64_t bytes, sessions;
 } trend_round;
 static trend_round trend_rounds[TREND_ROUNDS];
 static size_t trend_count;
@@ -29,17 +29,17 @@ static int trend_compare(const void *a, const void *b) {
 
 static uint64_t trend_middle(size_t from, size_t count) {
   static uint64_t sorted[TREND_ROUNDS];
-  for (size_t i = 0; i < count; i++) sorted[i] = trend_rounds[from + i].resident;
+  for (size_t i = 0; i < count; i++) sorted[i] = trend_rounds[from + i].bytes;
   qsort(sorted, count, sizeof(*sorted), trend_compare);
   return sorted[count / 2];
 }
 
-void soak_trend_add(uint64_t resident, uint64_t sessions) {
-  if (trend_count < TREND_ROUNDS) trend_rounds[trend_count++] = (trend_round){resident, sessions};
-  uint64_t second = trend_rounds[trend_count > 1].resident;
-  if (resident > second + TREND_KEPT)
+void soak_trend_add(uint64_t bytes, uint64_t sessions) {
+  if (trend_count < TREND_ROUNDS) trend_rounds[trend_count++] = (trend_round){bytes, sessions};
+  uint64_t second = trend_rounds[trend_count > 1].bytes;
+  if (bytes > second + TREND_KEPT)
     soak_fail("memory grows: %lu KiB after the second round, %lu now", (unsigned long)(second >> 10),
-              (unsigned long)(resident >> 10));
+              (unsigned long)(bytes >> 10));
 }
 
 bool soak_trend_check(soak_trend *trend) {
