@@ -38,8 +38,39 @@ static onstack_unwinder *make_custom(fuzz_input *input) {
   return custom;
 }
 
+static int prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data, (void)loops;
+  return 0;
+}
+
+static uint32_t copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)data, (void)memory, (void)frames, (void)capacity;
+  return 0;
+}
+
+static int describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  (void)data, (void)frame, (void)text;
+  return 0;
+}
+
+/* A provider of frames that may be incomplete. NULL: none. */
+static onstack_frame_provider *make_provider(fuzz_input *input, onstack_frame_provider *provider) {
+  uint64_t bits = fuzz_take(input, 1);
+  if (!(bits & 1)) return NULL;
+  *provider = (onstack_frame_provider){.size = sizeof(*provider), .stack_bytes = (uint32_t)fuzz_take(input, 4)};
+  provider->name = bits & 2 ? NULL : bits & 4 ? "a name of sixteen" : "mine";
+  provider->prepare = bits & 8 ? NULL : prepare;
+  provider->copy = bits & 16 ? NULL : copy;
+  provider->describe = bits & 32 ? NULL : describe;
+  if (bits & 64) provider->size -= 8;
+  return provider;
+}
+
 static void check_settings(const onstack_settings *settings, const onstack_options *options) {
-  fuzz_check(settings->period_ns >= 1000000000u / ONSTACK_MAX_FREQUENCY && settings->period_ns <= 1000000000u);
+  if (options->clock == ONSTACK_CLOCK_HEAP)
+    fuzz_check(settings->period >= 1 && settings->heap_objects >= 1 && settings->heap_objects <= (1u << 20));
+  else
+    fuzz_check(settings->period_ns >= 1000000000u / ONSTACK_MAX_FREQUENCY && settings->period_ns <= 1000000000u);
   fuzz_check(settings->weight_max >= 1);
   fuzz_check(settings->depth >= 1 && settings->depth <= ONSTACK_MAX_DEPTH);
   fuzz_check(settings->buffer_bytes >= (1u << 16) && settings->buffer_bytes <= (1u << 28));
@@ -54,8 +85,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_input input = {data, size};
   onstack_settings settings;
   onstack_options options;
-  uint32_t claimed = (uint32_t)(sizeof(options) - 16 + fuzz_take(&input, 1) % (16 + TAIL));
+  /* No header's structure ends within a pointer. */
+  uint32_t claimed = (uint32_t)(sizeof(options) - 16 + fuzz_take(&input, 1) % (16 + TAIL)) & ~7u;
+  onstack_frame_provider whole;
   onstack_unwinder *custom = make_custom(&input);
+  onstack_frame_provider *provider = make_provider(&input, &whole);
   const char *name = pick_name(fuzz_take(&input, 1));
   uint8_t *block = calloc(1, claimed);
   if (!block) abort();
@@ -65,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   options.size = claimed;
   options.unwinder = name;
   options.custom_unwinder = custom;
+  options.frame_provider = provider;
   memcpy(block, &options, claimed < sizeof(options) ? claimed : sizeof(options));
   const char *fault;
   int result = onstack_settings_make((const onstack_options *)(void *)block, &settings, &fault);
