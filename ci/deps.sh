@@ -6,6 +6,7 @@
 # ONSTACK_DEPS=fuzz adds clang with libFuzzer.
 # ONSTACK_DEPS=install adds what builds programs against an installed library, ONSTACK_DEPS=portability other compilers.
 # ONSTACK_DEPS=hosts adds the programs that are profiled by the preload in `make stress`; those that are missing are skipped.
+# ONSTACK_DEPS=view adds a browser and its driver.
 # ONSTACK_DEPS=sanitize adds valgrind and the static checkers; those that are missing are skipped.
 # ONSTACK_DEPS=platforms adds compilers and Rust's libraries for the other platforms.
 # ONSTACK_DEPS=aarch64 adds an emulator of arm64, and ONSTACK_DEPS=aarch64-vm one of a whole machine.
@@ -60,6 +61,10 @@ if [ "${ONSTACK_DEPS:-}" = hosts ]; then
   ls /usr/lib/apache2/modules/libphp* >/dev/null 2>&1 || packages+=(libapache2-mod-php)
   /usr/bin/python3 -c 'import test.test_signal' 2>/dev/null || packages+=(python3 libpython3.11-testsuite) # Debian 12's
   export RUNLEVEL=1 # the packages' own services are not started
+fi
+if [ "${ONSTACK_DEPS:-}" = view ]; then
+  want_tool chromium chromium
+  want_tool chromium-driver chromedriver
 fi
 if [ "${ONSTACK_DEPS:-}" = install ]; then
   want_tool cmake cmake

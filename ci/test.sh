@@ -4,19 +4,19 @@
 # Usage: ci/test.sh quick     what `make test` runs: each promise once, in minutes
 #        ci/test.sh rest      what `make test-all` runs: all that quick leaves out
 #        ci/test.sh SUITE...  these suites, whole: c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64
-#                             readme faults otlp
+#                             readme faults otlp view
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-all_suites="c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64 readme faults otlp"
+all_suites="c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64 readme faults otlp view"
 case ${1:-} in
 quick) part=quick suites="c truth go stacks matrix coexist preload rust fuzz abi cxx aarch64 readme faults" ;;
-rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork readme faults otlp" ;;
+rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork readme faults otlp view" ;;
 *) part=whole suites=${*:-$all_suites} ;;
 esac
 # These check no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
-[ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp"
+[ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp view"
 # They begin behind the core's tests, which need both processors; but for the quick part behind preload's, which have cases that
 # need an idle machine.
 before_beside=c
@@ -254,6 +254,11 @@ run_faults() {
 # What is written for OpenTelemetry and pushed to its collector, which is built here, read by its own library.
 run_otlp() {
   timeout -k 5 900 tests/otlp/run.sh || failed+=("otlp")
+}
+
+# The page of `onstack view` in a real browser.
+run_view() {
+  timeout -k 5 500 tests/view/run.sh || failed+=("view")
 }
 
 is_beside() { # suite

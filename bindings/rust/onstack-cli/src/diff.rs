@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let sample_type = arguments.sample_type.as_deref();
     let (first, second) = (input::read_type(before, sample_type)?, input::read_type(after, sample_type)?);
     let (old, new) = (first.top(), second.top());
-    check_types(arguments, &old, &new)?;
+    check_types((before, &old), (after, &new))?;
     let factor = if arguments.normalize { factor(arguments, &old, &new)? } else { 1.0 };
     // Before the table: a failure leaves no half of the result.
     if let Some(path) = &arguments.flamegraph {
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Nanoseconds less bytes, or CPU time less waiting time, mean nothing.
-fn check_types(arguments: &Arguments, old: &Top, new: &Top) -> Result<(), Failure> {
+pub fn check_types((before, old): (&Path, &Top), (after, new): (&Path, &Top)) -> Result<(), Failure> {
     if (&old.value_type, &old.unit) == (&new.value_type, &new.unit) {
         return Ok(());
     }
@@ -88,11 +88,11 @@ fn check_types(arguments: &Arguments, old: &Top, new: &Top) -> Result<(), Failur
         "its values are {} in {}, those of {} are {} in {}: compare profiles of one type",
         Plain(&new.value_type),
         Plain(&new.unit),
-        arguments.before.display(),
+        before.display(),
         Plain(&old.value_type),
         Plain(&old.unit)
     );
-    Err(Failure::new(&arguments.after, what))
+    Err(Failure::new(after, what))
 }
 
 fn factor(arguments: &Arguments, old: &Top, new: &Top) -> Result<f64, Failure> {

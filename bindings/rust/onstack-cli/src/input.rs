@@ -32,9 +32,14 @@ impl Shown {
     }
 
     pub fn read(&self) -> Result<Profile, Failure> {
-        let mut profile = read_type(&self.input, self.sample_type.as_deref())?;
-        self.filter.apply(&mut profile).map_err(|why| Failure::new(&self.input, why))?;
-        self.shape.apply(&mut profile).map_err(|why| Failure::new(&self.input, why))?;
+        self.read_other(&self.input)
+    }
+
+    /// Another one, shown in the same way.
+    pub fn read_other(&self, path: &Path) -> Result<Profile, Failure> {
+        let mut profile = read_type(path, self.sample_type.as_deref())?;
+        self.filter.apply(&mut profile).map_err(|why| Failure::new(path, why))?;
+        self.shape.apply(&mut profile).map_err(|why| Failure::new(path, why))?;
         Ok(profile)
     }
 }

@@ -26,6 +26,7 @@ mod shape;
 mod terminal;
 mod trust;
 mod unit;
+mod view;
 mod waits;
 
 use std::process::ExitCode;
@@ -54,6 +55,8 @@ enum Command {
     Memory(memory::Arguments),
     /// Draw a flame graph (SVG)
     Flamegraph(flamegraph::Arguments),
+    /// Write a profile as one HTML page: flame graph, table, losses, to search and to click through
+    View(view::Arguments),
     /// Write a profile in another form: OpenTelemetry's, pprof's, folded stacks
     Convert(convert::Arguments),
     /// Say how stacks were found, and what was lost and why
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => diff::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Memory(arguments) => memory::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => flamegraph::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::View(arguments) => view::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Convert(arguments) => convert::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => report::stat(&arguments).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "push")]

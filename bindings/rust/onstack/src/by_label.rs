@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A profile by the labels of its samples: sums for each value of one, and parts of a profile.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
@@ -127,12 +128,15 @@ fn combined(message: &ProfileMessage, labels: &[Label], keys: &[&str]) -> BTreeS
 /// The values that a sample has of the key.
 pub(crate) fn texts(message: &ProfileMessage, labels: &[Label], key: &str) -> Vec<String> {
     let labels = labels.iter().filter(|label| message.text(label.key) == key);
-    labels
-        .map(|label| match (label.str, message.text(label.num_unit)) {
-            (0, unit) => format!("{}{unit}", label.num),
-            (text, _) => message.text(text).to_owned(),
-        })
-        .collect()
+    labels.map(|label| text(message, label).into_owned()).collect()
+}
+
+/// A label's value for people.
+pub(crate) fn text<'a>(message: &'a ProfileMessage, label: &Label) -> Cow<'a, str> {
+    match (label.str, message.text(label.num_unit)) {
+        (0, unit) => format!("{}{unit}", label.num).into(),
+        (text, _) => message.text(text).into(),
+    }
 }
 
 impl fmt::Display for ByLabel {

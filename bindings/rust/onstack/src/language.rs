@@ -69,7 +69,12 @@ impl Languages {
     }
 }
 
-fn of(stacks: &Stacks<'_>, name: &str, location: Option<&Location>, function: Option<&Function>) -> Language {
+pub(crate) fn of(
+    stacks: &Stacks<'_>,
+    name: &str,
+    location: Option<&Location>,
+    function: Option<&Function>,
+) -> Language {
     if !is_named(name) {
         return Language::Unknown;
     }

@@ -62,6 +62,8 @@ mod thread_span;
 mod timing;
 mod top;
 mod tree;
+#[doc(hidden)]
+pub mod view;
 mod wire;
 mod writer;
 

@@ -9,6 +9,9 @@ use regex_lite::Regex;
 
 use crate::message::{Function, Line, Location, Mapping, ProfileMessage, Sample};
 
+/// A frame whose id leads nowhere.
+pub(crate) const UNKNOWN: &str = "[unknown]";
+
 /// A profile with its ids looked up.
 pub(crate) struct Stacks<'a> {
     pub(crate) profile: &'a ProfileMessage,
@@ -71,7 +74,7 @@ impl<'a> Stacks<'a> {
         let location = sample.location_id.first().and_then(|id| self.locations.get(id));
         let mapping = location.and_then(|location| self.mappings.get(&location.mapping_id));
         match mapping.map_or("", |mapping| self.text(mapping.filename)).rsplit('/').next() {
-            None | Some("") => "[unknown]",
+            None | Some("") => UNKNOWN,
             Some(name) => name,
         }
     }
@@ -79,14 +82,16 @@ impl<'a> Stacks<'a> {
     /// The names of the frames, leaf first, inlined ones included; without those that the profile wants left out.
     pub(crate) fn names(&self, sample: &Sample) -> Vec<String> {
         let mut names = self.all_names(sample);
-        if let Some(dropped) = &self.dropped {
-            // As pprof does it: from the root on, and never the whole stack.
-            let mut others = names.iter().enumerate().rev().skip_while(|(_, name)| dropped.is_match(bare(name)));
-            if let Some((at, _)) = others.find(|(_, name)| dropped.is_match(bare(name))) {
-                names.drain(..=at);
-            }
-        }
+        names.drain(..self.first_kept(names.len(), |at| &names[at]));
         names
+    }
+
+    /// The first of so many frames, leaf first, that the profile does not want left out.
+    pub(crate) fn first_kept<'n>(&self, count: usize, name: impl Fn(usize) -> &'n str) -> usize {
+        let Some(dropped) = &self.dropped else { return 0 };
+        let is_dropped = |at: &usize| dropped.is_match(bare(name(*at)));
+        // As pprof does it: from the root on, and never the whole stack.
+        (0..count).rev().skip_while(is_dropped).find(is_dropped).map_or(0, |at| at + 1)
     }
 
     fn all_names(&self, sample: &Sample) -> Vec<String> {
@@ -103,16 +108,24 @@ impl<'a> Stacks<'a> {
     ) {
         for id in &sample.location_id {
             let Some(&location) = self.locations.get(id) else {
-                visit("[unknown]".into(), None, None);
+                visit(UNKNOWN.into(), None, None);
                 continue;
             };
-            if location.line.is_empty() {
-                visit(self.place(location).into(), Some(location), None);
-            }
-            for line in &location.line {
-                let function = self.functions.get(&line.function_id).copied();
-                visit(self.name(location, line), Some(location), function);
-            }
+            self.each_line_of(location, |name, function| visit(name, Some(location), function));
+        }
+    }
+
+    /// The functions at a place, the innermost first.
+    pub(crate) fn each_line_of(
+        &self,
+        location: &'a Location,
+        mut visit: impl FnMut(Cow<'a, str>, Option<&'a Function>),
+    ) {
+        if location.line.is_empty() {
+            visit(self.place(location).into(), None);
+        }
+        for line in &location.line {
+            visit(self.name(location, line), self.functions.get(&line.function_id).copied());
         }
     }
 

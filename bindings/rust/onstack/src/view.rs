@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Samples with their names looked up once, for pages that people look at. For the command, and no part of this crate's
+//! interface.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::by_label;
+use crate::language::{self, Language};
+use crate::message::{Location, Sample};
+use crate::profile::Profile;
+use crate::stacks::{self, Stacks};
+
+/// A function of some frame: what is known of it, or what stands in its place ("libc.so.6+0x12").
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Function<'a> {
+    pub name: Cow<'a, str>,
+    /// Its source file, or the file of the code where that is not known; "" where neither is.
+    pub file: &'a str,
+    pub language: Language,
+}
+
+/// A profile's samples. Frames are indices of `functions`.
+pub struct View<'a> {
+    stacks: Stacks<'a>,
+    /// Those of all samples.
+    pub functions: Vec<Function<'a>>,
+    /// Of each location, leaf first, inlined functions included.
+    frames: HashMap<u64, Vec<u32>>,
+    unknown: u32,
+}
+
+impl<'a> View<'a> {
+    pub fn new(profile: &'a Profile) -> Self {
+        let message = &profile.message;
+        let mut made = Maker { stacks: Stacks::new(message), functions: Vec::new(), known: HashMap::new() };
+        let frames = message.location.iter().map(|location| (location.id, made.frames(location))).collect();
+        let unknown = made.index(stacks::UNKNOWN.into(), "", Language::Unknown);
+        Self { stacks: made.stacks, functions: made.functions, frames, unknown }
+    }
+
+    /// Type and unit of each of a sample's values, as `cpu` and `nanoseconds`.
+    pub fn types(&self) -> Vec<(&'a str, &'a str)> {
+        (0..self.stacks.profile.sample_type.len()).map(|index| self.stacks.value_names(index)).collect()
+    }
+
+    /// The one of them that the profile wants to be shown.
+    pub fn default_type(&self) -> usize {
+        self.stacks.default_value()
+    }
+
+    /// Shows each sample: its frames, leaf first, its labels, the thread's name as `thread` among them, and its values.
+    pub fn each(&self, mut visit: impl FnMut(&[u32], &[(&'a str, Cow<'a, str>)], &[i64])) {
+        let (mut frames, mut labels) = (Vec::new(), Vec::new());
+        for sample in &self.stacks.profile.sample {
+            frames.clear();
+            for id in &sample.location_id {
+                match self.frames.get(id) {
+                    Some(these) => frames.extend_from_slice(these),
+                    None => frames.push(self.unknown),
+                }
+            }
+            let kept = self.stacks.first_kept(frames.len(), |at| &self.functions[frames[at] as usize].name);
+            labels.clear();
+            self.labels(sample, &mut labels);
+            visit(&frames[kept..], &labels, &sample.value);
+        }
+    }
+
+    fn labels(&self, sample: &Sample, labels: &mut Vec<(&'a str, Cow<'a, str>)>) {
+        labels.extend(self.stacks.thread(sample).map(|name| ("thread", name.into())));
+        let others = sample.label.iter().map(|label| (self.stacks.text(label.key), label));
+        let others = others.filter(|(key, _)| *key != "thread");
+        labels.extend(others.map(|(key, label)| (key, by_label::text(self.stacks.profile, label))));
+    }
+}
+
+/// What a view is made with.
+struct Maker<'a> {
+    stacks: Stacks<'a>,
+    functions: Vec<Function<'a>>,
+    known: HashMap<(Cow<'a, str>, &'a str), u32>,
+}
+
+impl<'a> Maker<'a> {
+    fn frames(&mut self, location: &'a Location) -> Vec<u32> {
+        let mut found = Vec::with_capacity(location.line.len().max(1));
+        self.stacks.each_line_of(location, |name, function| {
+            let source = function.map_or("", |function| self.stacks.text(function.filename));
+            let file = if source.is_empty() { self.stacks.mapping_file(location) } else { source };
+            let language = language::of(&self.stacks, &name, Some(location), function);
+            found.push((name, file, language));
+        });
+        found.into_iter().map(|(name, file, language)| self.index(name, file, language)).collect()
+    }
+
+    fn index(&mut self, name: Cow<'a, str>, file: &'a str, language: Language) -> u32 {
+        let key = (name, file);
+        if let Some(&index) = self.known.get(&key) {
+            return index;
+        }
+        let index = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
+        self.functions.push(Function { name: key.0.clone(), file, language });
+        self.known.insert(key, index);
+        index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_come_with_their_frames() {
+        let profile = Profile::from_folded("main;f 2\nmain 1\n").unwrap();
+        let view = View::new(&profile);
+        let mut seen = Vec::new();
+        view.each(|frames, labels, values| {
+            let names: Vec<_> = frames.iter().map(|&frame| view.functions[frame as usize].name.to_string()).collect();
+            assert!(labels.is_empty());
+            seen.push((names, values.to_vec()));
+        });
+        assert_eq!(seen, [(vec!["f".into(), "main".into()], vec![2]), (vec!["main".to_string()], vec![1])]);
+        assert_eq!((view.types(), view.default_type()), (vec![("samples", "count")], 0));
+    }
+}
