@@ -4153,6 +4153,10 @@ typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *ti
 
 typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
 
+/*
+ * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
+ * of it out of the caches. The lines of the ring begin where the processor's do.
+ */
 typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
@@ -4172,7 +4176,6 @@ typedef struct onstack_slot {
   bool says_states;           /* samples say the thread's state in labels of their own */
   uint32_t label_bytes;       /* room for the others */
   uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
-  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   uint64_t
       *runnable_ns; /* by record: it has waited for a processor, and no sample says so yet; NULL: nobody asks. The clock's */
   const onstack_reader *reader;
@@ -4183,13 +4186,14 @@ typedef struct onstack_slot {
   uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
   uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
   onstack_thread_table threads;
-  onstack_ring ring;
   onstack_counters counters;
+  onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
   onstack_lost lost[ONSTACK_KINDS];
   uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
   uint32_t objects;                /* heap: sampled allocations in use that are tracked */
   uint64_t object_base;            /* heap: a sample's object is this, and its position in the ring, and 1 */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
+  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
@@ -4199,6 +4203,8 @@ ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 /* Timers of threads that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
+/* Some thread of some session has got no timer; else nobody has to look at the sessions' counters. Set for ever. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_refused;
 
 /* A timer on a kernel's clock for `record` (of the thread `tid`; NONE or ARMING): ARMED, or REFUSED. Signal-safe. */
 ONSTACK_INTERNAL void onstack_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock);
@@ -4217,6 +4223,7 @@ ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint3
 
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_refused;
 
 /* splitmix64 over what differs between calls. */
 ONSTACK_HANDLER uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
@@ -4253,7 +4260,10 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
   int result = arm_create(slot, record, tid, clock);
   if (result < 0) {
     /* EINVAL: the thread has ended since the scan met it. */
-    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    if (result != -EINVAL) {
+      onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+      onstack_store_relaxed(&onstack_timers_refused, 1u);
+    }
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }
@@ -4371,25 +4381,26 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 #define ONSTACK_HANDLER_TICK_PROCESS_TICK_H
 
 struct onstack_process_clock {
+  /* What a thread's tick puts it off by, in one cache line. */
   onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
-  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
-  int32_t signal;         /* 0: no session uses it */
   onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
   uint64_t period_ns;
-  uint64_t step_ns;    /* the longer one of the period and the kernel's tick */
-  uint64_t spread_ns;  /* what the process can use between two ticks of the kernel */
-  uint64_t met_ns;     /* what the process had used at its last tick */
-  uint64_t look_at;    /* the leader's ticks from which on it may have to be put off */
-  uint32_t due;        /* the timer is STOPPED: how many of its ticks have been due. Control only */
-  uint32_t setting;    /* a handler has the following; who finds it set goes on without */
-  uint32_t looks;      /* ticks of this search that have met no new thread */
-  uint32_t looks_most; /* after which it rests */
-  uint32_t rests;      /* since the last new thread */
-  bool blind;          /* nobody may read the process's clock: it ticks each period */
-  bool uncounted;      /* it has expired while it was put off: its tick may be on its way yet */
+  uint64_t step_ns; /* the longer one of the period and the kernel's tick */
+  uint64_t look_at; /* the leader's ticks from which on it may have to be put off */
   uint64_t expires_ns;
   uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
-};
+  uint32_t setting;     /* a handler has all but the constants; who finds it set goes on without */
+  bool uncounted;       /* it has expired while it was put off: its tick may be on its way yet */
+  bool blind;           /* nobody may read the process's clock: it ticks each period */
+  uint32_t generation;  /* counts its timers; the low bits are in the cookie */
+  int32_t signal;       /* 0: no session uses it */
+  uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
+  uint64_t met_ns;      /* what the process had used at its last tick */
+  uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
+  uint32_t looks;       /* ticks of this search that have met no new thread */
+  uint32_t looks_most;  /* after which it rests */
+  uint32_t rests;       /* since the last new thread */
+} __attribute__((aligned(ONSTACK_CACHE_LINE)));
 
 ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
@@ -5065,6 +5076,7 @@ static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *cloc
 
 /* For timers that threads of a session were refused: it ticks each period, for the leader's ticks say nothing of those. */
 static ONSTACK_HANDLER bool process_stands_in(const onstack_process_clock *clock) {
+  if (!onstack_load_relaxed(&onstack_timers_refused)) return false; /* eight cache lines less */
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
     if (onstack_load_relaxed(&slot->process_clock) == clock && onstack_load_relaxed(&slot->counters.threads_unarmed) > 0)

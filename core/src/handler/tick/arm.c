@@ -8,6 +8,7 @@
 
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_refused;
 
 /* splitmix64 over what differs between calls. */
 ONSTACK_HANDLER uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
@@ -44,7 +45,10 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
   int result = arm_create(slot, record, tid, clock);
   if (result < 0) {
     /* EINVAL: the thread has ended since the scan met it. */
-    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    if (result != -EINVAL) {
+      onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+      onstack_store_relaxed(&onstack_timers_refused, 1u);
+    }
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }

@@ -8,6 +8,8 @@
 /* Timers of threads that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
+/* Some thread of some session has got no timer; else nobody has to look at the sessions' counters. Set for ever. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_refused;
 
 /* A timer on a kernel's clock for `record` (of the thread `tid`; NONE or ARMING): ARMED, or REFUSED. Signal-safe. */
 ONSTACK_INTERNAL void onstack_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock);

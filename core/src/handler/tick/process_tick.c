@@ -76,6 +76,7 @@ static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *cloc
 
 /* For timers that threads of a session were refused: it ticks each period, for the leader's ticks say nothing of those. */
 static ONSTACK_HANDLER bool process_stands_in(const onstack_process_clock *clock) {
+  if (!onstack_load_relaxed(&onstack_timers_refused)) return false; /* eight cache lines less */
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
     if (onstack_load_relaxed(&slot->process_clock) == clock && onstack_load_relaxed(&slot->counters.threads_unarmed) > 0)

@@ -50,6 +50,10 @@ typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *ti
 
 typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
 
+/*
+ * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
+ * of it out of the caches. The lines of the ring begin where the processor's do.
+ */
 typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
@@ -69,7 +73,6 @@ typedef struct onstack_slot {
   bool says_states;           /* samples say the thread's state in labels of their own */
   uint32_t label_bytes;       /* room for the others */
   uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
-  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   uint64_t
       *runnable_ns; /* by record: it has waited for a processor, and no sample says so yet; NULL: nobody asks. The clock's */
   const onstack_reader *reader;
@@ -80,13 +83,14 @@ typedef struct onstack_slot {
   uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
   uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
   onstack_thread_table threads;
-  onstack_ring ring;
   onstack_counters counters;
+  onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
   onstack_lost lost[ONSTACK_KINDS];
   uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
   uint32_t objects;                /* heap: sampled allocations in use that are tracked */
   uint64_t object_base;            /* heap: a sample's object is this, and its position in the ring, and 1 */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
+  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
