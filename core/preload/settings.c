@@ -204,9 +204,21 @@ static bool settings_read_sampling(onstack_settings_of_preload *settings, const 
          settings_read_others(settings);
 }
 
+/* Who forgot the file's name. Where it is there and empty, a parent keeps this process out. Said once: children inherit what is
+   emptied here. */
+static void settings_miss_profile(void) {
+  char *heap = getenv("ONSTACK_HEAP");
+  if (getenv("ONSTACK_PROFILE") || getenv("CPUPROFILE") || !heap || strcmp(heap, "1") != 0) return;
+  onstack_host_stderr_remember();
+  settings_complain("ONSTACK_HEAP", heap, "ONSTACK_PROFILE says where the profile goes, and is not set");
+  heap[0] = 0;
+}
+
 bool onstack_settings_read(onstack_settings_of_preload *settings) {
   const char *name, *value = settings_either("ONSTACK_PROFILE", "CPUPROFILE", &name);
-  if (getauxval(AT_SECURE) || (!value && !settings_get("ONSTACK_DUMP_SIGNAL"))) return true;
+  if (getauxval(AT_SECURE)) return true;
+  if (!value) settings_miss_profile();
+  if (!value && !settings_get("ONSTACK_DUMP_SIGNAL")) return true;
   onstack_host_stderr_remember();
   settings->follow = true;
   bool good = (!value || settings_read_sampling(settings, name, value)) && settings_read_signals(settings);

@@ -39,6 +39,16 @@ def a_wrong_value_is_told_once_for_all_children():
 
 
 @case
+def a_heap_profile_without_a_name_is_told_once():
+    with Run(PROGRAM, "0.05", "spawn", PROGRAM, ONSTACK_HEAP="1") as run:
+        equal(run.names, [], "files")
+        one_line(run, "ONSTACK_HEAP=1", "ONSTACK_PROFILE says where", "not profiled")
+    for variables in (dict(ONSTACK_HEAP="0"), dict(ONSTACK_HEAP="1", ONSTACK_PROFILE="")):
+        with Run(PROGRAM, "0.05", "exit", **variables) as run:
+            equal(run.errors, "", f"what is said with {variables}")
+
+
+@case
 def unwinders_can_be_chosen():
     for name, depth in (("pc_only", 1), ("frame_pointer", 3), ("rules", 3)):
         with program(WORK, "exit", ONSTACK_UNWINDER=name) as run:
