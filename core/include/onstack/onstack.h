@@ -439,14 +439,15 @@ ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samp
  * in ticks (a sample with 3 overruns counts 4), exact once the session is stopped.
  */
 typedef struct onstack_stats {
-  uint32_t size;              /* in: what the caller has; out: what was filled in */
-  uint32_t running;           /* 1 while sampling */
-  uint64_t period_ns;         /* as in the samples; of ONSTACK_CLOCK_HEAP bytes */
-  uint64_t ticks;             /* recognized as this session's */
-  uint64_t recorded;          /* ticks that have a sample; counted, as the next one, when it is taken out of the buffer */
-  uint64_t samples;           /* samples taken out of the buffer (recorded / samples is the mean weight) */
-  uint64_t delivered;         /* samples handed to the sink */
-  uint64_t unattributed;      /* overruns of more than 250 ms: they belong to no stack */
+  uint32_t size;         /* in: what the caller has; out: what was filled in */
+  uint32_t running;      /* 1 while sampling */
+  uint64_t period_ns;    /* as in the samples; of ONSTACK_CLOCK_HEAP bytes */
+  uint64_t ticks;        /* recognized as this session's */
+  uint64_t recorded;     /* ticks that have a sample; counted, as the next one, when it is taken out of the buffer */
+  uint64_t samples;      /* samples taken out of the buffer (recorded / samples is the mean weight) */
+  uint64_t delivered;    /* samples handed to the sink */
+  uint64_t unattributed; /* overruns of more than 250 ms: they belong to no stack. Of the heap clock: blocks of which nothing
+                                 is taken, for a filter (seccomp) lets nobody block signals */
   uint64_t dropped_ring_full; /* the sink was slower than the ticks */
   uint64_t dropped_no_stack;  /* too little room on the signal stack for the unwinder */
   uint64_t dropped_unwinder;  /* the unwinder returned no frame */

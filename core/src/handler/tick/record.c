@@ -240,8 +240,13 @@ ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_s
   if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
   visit->slot = slot;
   visit->inside = own ? own : slot->threads.process;
-  /* Refused (seccomp): a signal could nest, and there is no mask to be put back. */
-  if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) return false;
+  /* Refused (seccomp): a signal could nest, and there is no mask to be put back. Such a filter stays, so what is counted of a
+     session that ends here, or begins, is the least of it. */
+  if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) {
+    onstack_add_relaxed(&slot->counters.ticks, (uint64_t)1);
+    onstack_add_relaxed(&slot->counters.unattributed, (uint64_t)1);
+    return false;
+  }
   onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
   onstack_source_leave(visit);
