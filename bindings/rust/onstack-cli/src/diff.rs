@@ -5,16 +5,18 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Args;
 use onstack::plain::Plain;
-use onstack::{Top, TopEntry};
+use onstack::{Profile, Top, TopEntry};
 
 use crate::diff_graph;
 use crate::failure::Failure;
 use crate::input;
 use crate::output;
 use crate::unit;
+use crate::verdict::{Side, Verdict};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -38,6 +40,25 @@ pub struct Arguments {
     /// BEFORE has shows when the two are swapped
     #[arg(long, value_name = "FILE")]
     flamegraph: Option<PathBuf>,
+    /// End with code 3 if a function, or the whole, has grown by more than this share of the total from before, and by more
+    /// than chance: one false alarm in 100. Some 1,000 ticks a recording and five recordings a side show 5 %
+    #[arg(long, value_name = "PERCENT", value_parser = share)]
+    fail_above: Option<f64>,
+    /// Another recording of the same from before, for --fail-above
+    #[arg(long = "before", value_name = "FILE", requires = "fail_above")]
+    more_before: Vec<PathBuf>,
+    /// Another one from after
+    #[arg(long = "after", value_name = "FILE", requires = "fail_above")]
+    more_after: Vec<PathBuf>,
+    /// Write the verdict alone, in Markdown, as for a comment on a change
+    #[arg(long, requires = "fail_above")]
+    markdown: bool,
+}
+
+/// "3%" or "3".
+fn share(text: &str) -> Result<f64, String> {
+    let number: f64 = text.strip_suffix('%').unwrap_or(text).parse().map_err(|_| "a percentage is expected, as 3%")?;
+    (0.0..=100.0).contains(&number).then_some(number / 100.0).ok_or_else(|| "0% to 100% is expected".into())
 }
 
 /// A value in both profiles.
@@ -59,7 +80,7 @@ struct Row {
     cum: Pair,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (before, after) = (&arguments.before, &arguments.after);
     if before == Path::new("-") && after == before {
         return Err(Failure::of_arguments("the standard input holds one profile: name a file for the other"));
@@ -76,7 +97,36 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let new = diff_graph::Side::new(after, second.tree(), 1.0);
         output::write(Some(path), &diff_graph::draw(old, new, subtitle)?)?;
     }
-    output::write(None, table(arguments, &old, &new, factor).as_bytes())
+    let mut text = if arguments.markdown { String::new() } else { table(arguments, &old, &new, factor) };
+    let mut code = ExitCode::SUCCESS;
+    if let Some(limit) = arguments.fail_above {
+        let verdict = verdict(arguments, [first, second], limit)?;
+        text += if arguments.markdown { "" } else { "\n" };
+        text += &verdict.text(arguments.markdown);
+        if verdict.has_grown() {
+            code = ExitCode::from(GROWN);
+        }
+    }
+    output::write(None, text.as_bytes()).map(|()| code)
+}
+
+/// Of the program, where something has grown by more than --fail-above.
+const GROWN: u8 = 3;
+
+fn verdict(arguments: &Arguments, [first, second]: [Profile; 2], limit: f64) -> Result<Verdict, Failure> {
+    let old = first.top();
+    let side = |one: Profile, more: &[PathBuf]| {
+        let mut profiles = vec![one];
+        for path in more {
+            let profile = input::read_type(path, arguments.sample_type.as_deref())?;
+            check_types((&arguments.before, &old), (path, &profile.top()))?;
+            profiles.push(profile);
+        }
+        Ok(Side::new(&profiles, arguments.sort == "cum", arguments.normalize))
+    };
+    let (before, after) = (side(first, &arguments.more_before)?, side(second, &arguments.more_after)?);
+    Verdict::new(&before, &after, limit, arguments.normalize)
+        .ok_or_else(|| Failure::new(&arguments.before, "holds no samples: there is nothing to compare with"))
 }
 
 /// Nanoseconds less bytes, or CPU time less waiting time, mean nothing.

@@ -26,6 +26,7 @@ mod shape;
 mod terminal;
 mod trust;
 mod unit;
+mod verdict;
 mod view;
 mod waits;
 
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Top(arguments) => report::top(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Diff(arguments) => diff::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => flamegraph::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::View(arguments) => view::run(&arguments).map(|()| ExitCode::SUCCESS),

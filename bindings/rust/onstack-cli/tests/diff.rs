@@ -255,3 +255,25 @@ fn fails(arguments: &[&str], named: &str, why: &str) {
     assert!(message.starts_with(&format!("onstack: {named}: ")) && message.contains(why), "{arguments:?}: {message}");
     assert!(output.stdout.is_empty(), "{arguments:?}");
 }
+
+#[test]
+fn a_verdict_knows_what_chance_is() {
+    let file = |name: &str, parse| file(name, &profile(CPU, &[("parse", parse), ("render", 200_000)]));
+    let (before, same, grown) = (file("v1", 10_000), file("v2", 10_300), file("v3", 20_000));
+    let run = |arguments: &[&str]| {
+        let ran = diff(arguments);
+        (ran.status.code(), text(&ran.stdout).to_owned())
+    };
+    let (code, told) = run(&[&before, &grown, "--fail-above", "3%"]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("Verdict: FAILED: 2 grew by more than 3.00%") && told.contains("! parse\n"), "{told}");
+    assert_eq!(row(&told, "! parse")[2], "+4.76%", "{told}");
+    // 0.14 % is more than 0.1 %, and less than 1,000 ticks can tell.
+    let (code, told) =
+        run(&[&before, &same, "--fail-above", "0.1", "--before", &same, "--after", &before, "--markdown"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.starts_with("**Verdict: ok**") && told.contains("Recordings: 2 before, 2 after\n"), "{told}");
+    for bad in [&["--before", &same][..], &["--fail-above", "much"], &["--fail-above", "101%"], &["--markdown"]] {
+        assert_eq!(run(&[&[&*before, &*same], bad].concat()).0, Some(2), "{bad:?}");
+    }
+}

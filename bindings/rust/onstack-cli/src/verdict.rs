@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `diff --fail-above`: whether a function's cost has grown, or chance has only dealt its ticks otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use onstack::plain::Plain;
+use onstack::view::View;
+use onstack::Profile;
+
+/// What is taken for chance: one false alarm in 100 comparisons of the same program with thirty functions above the limit, the
+/// quantile of the normal distribution at 1 - 0.01 / 2 / 30.
+const CERTAIN: f64 = 3.59;
+
+/// A sum, and the variance that it has because ticks come at random: each stands for its value, as in Poisson's law.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    value: f64,
+    variance: f64,
+}
+
+impl Sum {
+    fn add(&mut self, value: f64, ticks: f64) {
+        self.value += value;
+        self.variance += value * value / ticks.max(1.0);
+    }
+}
+
+/// One recording.
+struct Run {
+    total: Sum,
+    functions: BTreeMap<String, Sum>,
+}
+
+impl Run {
+    /// `cum`: with what the functions called.
+    fn new(profile: &Profile, cum: bool) -> Self {
+        let view = View::new(profile);
+        let (shown, types) = (view.default_type(), view.types());
+        let counted = types.iter().position(|&(_, unit)| unit == "count");
+        let mut run = Self { total: Sum::default(), functions: BTreeMap::new() };
+        view.each(|frames, _, values| {
+            let at = |index: Option<usize>| index.and_then(|index| values.get(index)).copied().unwrap_or(1) as f64;
+            let (value, ticks) = (at(Some(shown)), at(counted));
+            run.total.add(value, ticks);
+            let names = frames.iter().take(if cum { frames.len() } else { 1 });
+            let names: BTreeSet<&str> = names.map(|&frame| &*view.functions[frame as usize].name).collect();
+            names.into_iter().for_each(|name| run.functions.entry(name.into()).or_default().add(value, ticks));
+        });
+        run
+    }
+
+    fn of(&self, name: &str) -> Sum {
+        self.functions.get(name).copied().unwrap_or_default()
+    }
+}
+
+/// The recordings of one side.
+pub struct Side {
+    runs: Vec<Run>,
+}
+
+impl Side {
+    /// `normalize`: values are shares of each recording.
+    pub fn new(profiles: &[Profile], cum: bool, normalize: bool) -> Self {
+        let mut runs: Vec<_> = profiles.iter().map(|profile| Run::new(profile, cum)).collect();
+        for run in runs.iter_mut().filter(|run| normalize && run.total.value > 0.0) {
+            let factor = 1.0 / run.total.value;
+            for sum in run.functions.values_mut().chain([&mut run.total]) {
+                *sum = Sum { value: sum.value * factor, variance: sum.variance * factor * factor };
+            }
+        }
+        Self { runs }
+    }
+
+    /// The mean, and its variance: by the ticks, or by how the recordings differ, whichever is more.
+    fn mean(&self, sum: impl Fn(&Run) -> Sum) -> Sum {
+        let sums: Vec<Sum> = self.runs.iter().map(sum).collect();
+        let count = sums.len() as f64;
+        let mean = sums.iter().map(|sum| sum.value).sum::<f64>() / count;
+        let by_ticks = sums.iter().map(|sum| sum.variance).sum::<f64>() / count;
+        let apart = sums.iter().map(|sum| (sum.value - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+        Sum { value: mean, variance: by_ticks.max(apart) / count }
+    }
+}
+
+/// A function, or the whole, that both sides have: shares of the total from before.
+struct Row {
+    name: Option<String>,
+    before: f64,
+    after: f64,
+    /// What the change may be off by.
+    error: f64,
+}
+
+impl Row {
+    fn change(&self) -> f64 {
+        self.after - self.before
+    }
+}
+
+pub struct Verdict {
+    limit: f64,
+    runs: (usize, usize),
+    rows: Vec<Row>,
+}
+
+impl Verdict {
+    /// `limit`: a share of the total from before. `None`: there is no total to speak of.
+    pub fn new(before: &Side, after: &Side, limit: f64, normalize: bool) -> Option<Self> {
+        let (old, new) = (before.mean(|run| run.total), after.mean(|run| run.total));
+        if old.value <= 0.0 {
+            return None;
+        }
+        let runs = (before.runs.len(), after.runs.len());
+        let certain = quantile(runs.0 + runs.1 - 2);
+        let row = |name: Option<&str>, old_sum: Sum, new_sum: Sum| Row {
+            name: name.map(str::to_owned),
+            before: old_sum.value / old.value,
+            after: new_sum.value / old.value,
+            error: certain * (old_sum.variance + new_sum.variance).sqrt() / old.value,
+        };
+        let names: BTreeSet<&str> =
+            before.runs.iter().chain(&after.runs).flat_map(|run| run.functions.keys()).map(String::as_str).collect();
+        let each = names
+            .into_iter()
+            .map(|name| row(Some(name), before.mean(|run| run.of(name)), after.mean(|run| run.of(name))));
+        // The whole of shares is one.
+        let whole = (!normalize).then(|| row(None, old, new));
+        let mut rows: Vec<_> = whole.into_iter().chain(each).filter(|row| row.before.max(row.after) > limit).collect();
+        rows.sort_by(|a, b| b.change().total_cmp(&a.change()));
+        Some(Self { limit, runs, rows })
+    }
+
+    fn grown(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.change() > self.limit && row.change() > row.error)
+    }
+
+    pub fn has_grown(&self) -> bool {
+        self.grown().next().is_some()
+    }
+
+    pub fn text(&self, markdown: bool) -> String {
+        let mut text = String::new();
+        let grown = self.grown().count();
+        let (what, limit) = (if grown > 0 { "FAILED" } else { "ok" }, percent(self.limit));
+        let (before, after) = self.runs;
+        let bold = if markdown { "**" } else { "" };
+        let _ = writeln!(text, "{bold}Verdict: {what}{bold}: {grown} grew by more than {limit} of the total from before, and by more than chance");
+        let _ = writeln!(
+            text,
+            "Recordings: {before} before, {after} after{}",
+            if before.min(after) < 2 {
+                "; of one recording a side nobody knows how recordings differ: give more (--before, --after)"
+            } else {
+                ""
+            }
+        );
+        if markdown {
+            text += "\n| | function | before | after | change | chance |\n|---|---|--:|--:|--:|--:|\n";
+        } else {
+            let _ = writeln!(text, "{:>8} {:>8} {:>8} {:>8}  name", "before", "after", "change", "chance");
+        }
+        for row in &self.rows {
+            let name = row.name.as_deref().map_or("[the whole]".into(), |name| Plain(name).to_string());
+            let (old, new, change) = (percent(row.before), percent(row.after), signed(row.change()));
+            let chance = format!("±{}", percent(row.error));
+            let has_grown = row.change() > self.limit && row.change() > row.error;
+            let _ = if markdown {
+                let mark = if has_grown { "❌" } else { "" };
+                writeln!(
+                    text,
+                    "| {mark} | `{}` | {old} | {new} | {change} | {chance} |",
+                    name.replace('|', "\\|").replace('`', "'")
+                )
+            } else {
+                writeln!(text, "{old:>8} {new:>8} {change:>8} {chance:>8}  {}{name}", if has_grown { "! " } else { "" })
+            };
+        }
+        text
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", 100.0 * share)
+}
+
+fn signed(share: f64) -> String {
+    format!("{:+.2}%", 100.0 * share)
+}
+
+/// Student's for so many degrees of freedom, in place of CERTAIN: few recordings tell their own spread badly (Abramowitz and
+/// Stegun, 26.7.5). Without any, the ticks' law is all that is known.
+fn quantile(degrees: usize) -> f64 {
+    let z = CERTAIN;
+    if degrees == 0 {
+        return z;
+    }
+    let n = degrees as f64;
+    let terms = [
+        (z.powi(3) + z) / 4.0,
+        (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
+        (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
+    ];
+    z + terms.iter().zip(1..).map(|(term, power)| term / n.powi(power)).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reproducible generator: splitmix64.
+    struct Random(u64);
+
+    impl Random {
+        fn unit(&mut self) -> f64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut x = self.0;
+            x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (x ^ x >> 31) as f64 / 2f64.powi(64)
+        }
+
+        /// Twelve uniform numbers less six are normal enough.
+        fn normal(&mut self) -> f64 {
+            (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+        }
+
+        /// Ticks of a function that has so many on average.
+        fn ticks(&mut self, mean: f64) -> i64 {
+            (mean + mean.sqrt() * self.normal()).round().max(0.0) as i64
+        }
+    }
+
+    /// Thirty functions of 100 to 400 ticks; recordings differ by some per cent, and the first function by `factor`.
+    fn recordings(random: &mut Random, count: usize, spread: f64, factor: f64) -> Vec<Profile> {
+        let mut one = || {
+            let speed = 1.0 + spread * random.normal();
+            let line = |function: usize| {
+                let mean = (100 + 10 * function) as f64 * if function == 0 { factor } else { 1.0 };
+                format!("main;f{function} {}\n", random.ticks(mean * speed))
+            };
+            Profile::from_folded(&(0..30).map(line).collect::<String>()).unwrap()
+        };
+        (0..count).map(|_| one()).collect()
+    }
+
+    fn alarms(rounds: usize, count: usize, spread: f64, factor: f64, limit: f64) -> usize {
+        let mut random = Random(7);
+        let mut side = |factor| Side::new(&recordings(&mut random, count, spread, factor), false, false);
+        (0..rounds)
+            .filter(|_| {
+                Verdict::new(&side(1.0), &side(factor), limit, false).is_some_and(|verdict| verdict.has_grown())
+            })
+            .count()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)] // minutes
+    fn the_same_program_is_not_accused() {
+        for (count, spread) in [(1, 0.0), (3, 0.03), (5, 0.03), (10, 0.05)] {
+            let alarms = alarms(400, count, spread, 1.0, 0.0);
+            assert!(alarms <= 4, "{alarms} of 400 with {count} recordings a side");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)]
+    fn what_grows_is_found() {
+        // The first function has a hundredth of the whole of 7,350 ticks: it grows by 3, 5 and 10 % of the whole.
+        for (count, growth, found) in [(5, 0.03, 90), (5, 0.05, 100), (5, 0.10, 100), (1, 0.05, 100)] {
+            let alarms = alarms(100, count, 0.01, 1.0 + growth * 7350.0 / 100.0, growth / 2.0);
+            assert!(alarms >= found, "{alarms} of 100 with {growth} and {count} recordings a side");
+        }
+    }
+
+    #[test]
+    fn few_recordings_prove_little() {
+        let of = [1, 4, 8, 18].map(quantile);
+        assert!(of.windows(2).all(|pair| pair[0] > pair[1]) && of[3] > CERTAIN && quantile(0) == CERTAIN, "{of:?}");
+    }
+
+    #[test]
+    fn only_what_is_above_the_limit_fails() {
+        let side = |text: &str| Side::new(&[Profile::from_folded(text).unwrap()], false, false);
+        let (before, after) = (side("main;f 10000\nmain;g 90000\n"), side("main;f 15000\nmain;g 90000\n"));
+        let verdict = |limit| Verdict::new(&before, &after, limit, false).unwrap();
+        assert!(verdict(0.04).has_grown() && !verdict(0.06).has_grown());
+        let text = verdict(0.04).text(false);
+        assert!(text.starts_with("Verdict: FAILED: 2 grew by more than 4.00%") && text.contains("+5.00%"), "{text}");
+        assert!(text.contains("! f\n") && text.contains("  g\n") && text.contains("give more"), "{text}");
+        let text = verdict(0.06).text(true);
+        assert!(
+            text.starts_with("**Verdict: ok**") && text.contains("|  | `f` | 10.00% | 15.00% | +5.00% | ±"),
+            "{text}"
+        );
+        assert!(Verdict::new(&side("main 0\n"), &after, 0.1, false).is_none());
+    }
+}
