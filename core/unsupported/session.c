@@ -99,8 +99,3 @@ const onstack_heap_state *onstack_heap_state_get(void) {
 uint64_t onstack_heap_distance(void) { return 0; }
 
 void onstack_heap_take(const void *address, size_t size) { (void)address, (void)size; }
-
-int onstack_interpreted_describe(uint64_t frame, onstack_frame_text *text) {
-  (void)frame, (void)text;
-  return ONSTACK_E_OPTIONS;
-}

@@ -16,6 +16,10 @@
 #define NAMES_PLACES (2u * NAMES_FUNCTIONS)
 #define NAMES_UNNAMED "[function gone]"
 
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0 /* FreeBSD reserves nothing anyway (mmap(2)) */
+#endif
+
 typedef struct names_function {
   uint32_t text; /* where its name begins, behind that its file, and its language */
   uint32_t start_line;
