@@ -329,7 +329,8 @@ fn memory_is_bounded_by_number() {
     let p = push(&server.url(), |setting| setting.options.max_waiting = 3);
     eventually("nothing is dropped", || {
         let stats = p.stats();
-        assert!(stats.waiting <= 4, "beyond the limit of 3 and the one that is being sent: {stats:?}");
+        // A new one is in the books before the oldest goes for it.
+        assert!(stats.waiting <= 5, "beyond 3, the one on its way and the one that comes: {stats:?}");
         stats.dropped >= 20
     });
     away.store(false, Ordering::SeqCst);
