@@ -122,6 +122,9 @@ run_tsan() {
   fi
 }
 
+# Valgrind's heap is executable, and takes the place of a library that was closed: its old address lies in generated code then.
+unfit_for_valgrind='profile_maps/clear_forgets_libraries_that_are_gone'
+
 run_valgrind() {
   local build=$out/plain test count=0
   command -v valgrind >/dev/null || { echo "sanitizers: SKIPPED valgrind: not here (Debian: valgrind)"; return; }
@@ -132,7 +135,7 @@ run_valgrind() {
     make --no-print-directory -s -f tests/core/Makefile BUILD="$build" CFLAGS="-O1 -g -Wall -Wextra -DT_DEADLINE=600u" \
       "$build/tests/core/test_$test" >/dev/null || { failed+=("valgrind: build of $test"); continue; }
     if timeout -k 5 "${LIMIT:-240}" valgrind --quiet --trace-children=yes --error-exitcode=9 --leak-check=no \
-      "$build/tests/core/test_$test" -j1 >"$build/$test.log" 2>&1 && ! grep -qE '^==[0-9]+== [A-Z]' "$build/$test.log"; then
+      "$build/tests/core/test_$test" -j1 "--filter=!($unfit_for_valgrind)" >"$build/$test.log" 2>&1 && ! grep -qE '^==[0-9]+== [A-Z]' "$build/$test.log"; then
       count=$((count + 1))
     else
       failed+=("valgrind: $test")
