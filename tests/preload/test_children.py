@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Children: each into its own file, or none; never over the parent's."""
+import pathlib
 import resource
 import subprocess
 import time
@@ -111,3 +112,13 @@ def short_processes_are_in_the_books():
         lines = [(run.directory / name).read_text() for name in run.names if name.startswith("status.")]
         ticks = sum(int(word.split("=")[1]) for line in lines for word in line.split() if word.startswith("ticks="))
         about(ticks / 1000, used, "ticks of many short processes", 0.75, 1.6)
+
+
+@case
+def children_whose_one_thread_ends_at_once():
+    made = OUT / "fork_ends"
+    source = pathlib.Path(__file__).with_name("fork_ends.c")
+    subprocess.run(["cc", "-O1", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", source, "-o", made, "-lpthread"], check=True)
+    for clock in ("wall", "cpu"):
+        with Run(made, ONSTACK_PROFILE="out.%p", ONSTACK_CLOCK=clock, ONSTACK_FREQUENCY="100") as run:
+            equal((run.status, run.output, run.errors), (0, "", ""), f"status, output and errors with the clock {clock}")

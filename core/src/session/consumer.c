@@ -188,7 +188,9 @@ static uint64_t session_next_look(onstack_session *session) {
   const bool busy = (int64_t)(cpu - session->process_cpu_ns) > (int64_t)SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->checked_ns = now;
-  if (!busy && session->settings.threads && onstack_threads_are_all_ours() > 0) session_let_go(session);
+  /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
+  if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
+    session_let_go(session);
   const uint64_t pause = busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
   return least < pause ? pause : least < SESSION_LOOK_LONGEST_NS ? least : SESSION_LOOK_LONGEST_NS;
 }
