@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (first, second) = (input::read_type(before, sample_type)?, input::read_type(after, sample_type)?);
     let (old, new) = (first.top(), second.top());
     check_types((before, &old), (after, &new))?;
-    let factor = if arguments.normalize { factor(arguments, &old, &new)? } else { 1.0 };
+    let factor = if arguments.normalize { factor((before, &old), (after, &new))? } else { 1.0 };
     // Before the table: a failure leaves no half of the result.
     if let Some(path) = &arguments.flamegraph {
         let subtitle = format!("{} to {}; red: more, blue: less", before.display(), after.display());
@@ -100,7 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut text = if arguments.markdown { String::new() } else { table(arguments, &old, &new, factor) };
     let mut code = ExitCode::SUCCESS;
     if let Some(limit) = arguments.fail_above {
-        let verdict = verdict(arguments, [first, second], limit)?;
+        let verdict = verdict(arguments, &old, [first, second], limit)?;
         text += if arguments.markdown { "" } else { "\n" };
         text += &verdict.text(arguments.markdown);
         if verdict.has_grown() {
@@ -113,13 +113,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// Of the program, where something has grown by more than --fail-above.
 const GROWN: u8 = 3;
 
-fn verdict(arguments: &Arguments, [first, second]: [Profile; 2], limit: f64) -> Result<Verdict, Failure> {
-    let old = first.top();
+fn verdict(arguments: &Arguments, old: &Top, [first, second]: [Profile; 2], limit: f64) -> Result<Verdict, Failure> {
     let side = |one: Profile, more: &[PathBuf]| {
         let mut profiles = vec![one];
         for path in more {
             let profile = input::read_type(path, arguments.sample_type.as_deref())?;
-            check_types((&arguments.before, &old), (path, &profile.top()))?;
+            check_types((&arguments.before, old), (path, &profile.top()))?;
             profiles.push(profile);
         }
         Ok(Side::new(&profiles, arguments.sort == "cum", arguments.normalize))
@@ -145,8 +144,9 @@ pub fn check_types((before, old): (&Path, &Top), (after, new): (&Path, &Top)) ->
     Err(Failure::new(after, what))
 }
 
-fn factor(arguments: &Arguments, old: &Top, new: &Top) -> Result<f64, Failure> {
-    for (path, top) in [(&arguments.before, old), (&arguments.after, new)] {
+/// What values from before are multiplied by to stand for as much as those from after.
+pub fn factor((before, old): (&Path, &Top), (after, new): (&Path, &Top)) -> Result<f64, Failure> {
+    for (path, top) in [(before, old), (after, new)] {
         if top.total <= 0 {
             return Err(Failure::new(path, "holds no samples: there is nothing to normalize by"));
         }

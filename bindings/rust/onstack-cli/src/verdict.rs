@@ -132,17 +132,17 @@ impl Verdict {
         Some(Self { limit, runs, rows })
     }
 
-    fn grown(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().filter(|row| row.change() > self.limit && row.change() > row.error)
+    fn is_grown(&self, row: &Row) -> bool {
+        row.change() > self.limit && row.change() > row.error
     }
 
     pub fn has_grown(&self) -> bool {
-        self.grown().next().is_some()
+        self.rows.iter().any(|row| self.is_grown(row))
     }
 
     pub fn text(&self, markdown: bool) -> String {
         let mut text = String::new();
-        let grown = self.grown().count();
+        let grown = self.rows.iter().filter(|row| self.is_grown(row)).count();
         let (what, limit) = (if grown > 0 { "FAILED" } else { "ok" }, percent(self.limit));
         let (before, after) = self.runs;
         let bold = if markdown { "**" } else { "" };
@@ -165,7 +165,7 @@ impl Verdict {
             let name = row.name.as_deref().map_or("[the whole]".into(), |name| Plain(name).to_string());
             let (old, new, change) = (percent(row.before), percent(row.after), signed(row.change()));
             let chance = format!("±{}", percent(row.error));
-            let has_grown = row.change() > self.limit && row.change() > row.error;
+            let has_grown = self.is_grown(row);
             let _ = if markdown {
                 let mark = if has_grown { "❌" } else { "" };
                 writeln!(

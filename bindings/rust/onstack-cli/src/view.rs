@@ -47,11 +47,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = arguments.input.path();
     let profile = arguments.input.read()?;
     let before = arguments.before.as_deref().map(|before| arguments.input.read_other(before)).transpose()?;
+    let mut factor = 1.0;
     if let (Some(before), Some(name)) = (&before, &arguments.before) {
-        diff::check_types((name, &before.top()), (path, &profile.top()))?;
+        let (old, new) = (before.top(), profile.top());
+        diff::check_types((name, &old), (path, &new))?;
+        if arguments.normalize {
+            factor = diff::factor((name, &old), (path, &new))?;
+        }
     }
     let title = arguments.title.clone().unwrap_or_else(|| title(path, arguments.before.as_deref()));
-    let bytes = page(&title, &profile, before.as_ref(), arguments.normalize);
+    let bytes = page(&title, &profile, before.as_ref(), factor);
     let made = arguments.output.clone().unwrap_or_else(|| default_output(path));
     output::write(Some(&made), bytes.as_bytes())?;
     if arguments.output.is_none() {
@@ -79,24 +84,28 @@ fn default_output(path: &Path) -> PathBuf {
     format!("{bare}.html").into()
 }
 
-fn page(title: &str, profile: &Profile, before: Option<&Profile>, normalize: bool) -> String {
-    let data = data::encoded(profile, before, normalize);
+fn page(title: &str, profile: &Profile, before: Option<&Profile>, factor: f64) -> String {
+    let data = data::encoded(profile, before, factor);
     let title = escaped(&Plain(title).to_string());
     let losses = escaped(&profile.summary().to_string());
     let (mut text, mut rest) = (String::with_capacity(PAGE.len() + data.len() + (64 << 10)), PAGE);
+    let script = SCRIPTS.concat();
     // Each is replaced once, from the front: what is put in is never looked at.
-    for (mark, with) in
-        [("{title}", &*title), ("{style}", STYLE), ("{title}", &title), ("{losses}", &losses), ("{data}", &data)]
-    {
+    let parts = [
+        ("{title}", &*title),
+        ("{style}", STYLE),
+        ("{title}", &title),
+        ("{losses}", &losses),
+        ("{data}", &data),
+        ("{script}", &script),
+    ];
+    for (mark, with) in parts {
         let (head, tail) = rest.split_once(mark).unwrap_or((rest, ""));
         text += head;
         text += with;
         rest = tail;
     }
-    let (head, tail) = rest.split_once("{script}").unwrap_or((rest, ""));
-    text += head;
-    SCRIPTS.iter().for_each(|script| text += script);
-    text + tail
+    text + rest
 }
 
 /// Text between tags.
@@ -117,7 +126,7 @@ mod tests {
     #[test]
     fn nothing_that_a_profile_says_is_obeyed() {
         let profile = Profile::from_folded("</script><script>alert(1)</script>;{data} 1\n").unwrap();
-        let page = page("<b>{data}", &profile, None, false);
+        let page = page("<b>{data}", &profile, None, 1.0);
         assert!(page.contains("<title>&lt;b&gt;{data}</title>") && !page.contains("alert(1)"));
         assert_eq!(page.matches("<script").count(), 2, "the data and the scripts");
         assert!(page.contains("default-src 'none'") && !page.contains("http://") && !page.contains("https://"));

@@ -39,16 +39,20 @@ function chosen(profile, asked) {
   return groups.list.filter((group) => group.total.some((total) => total[0] !== 0));
 }
 
+// The values of a label, by their numbers, the largest first; `values`: of each set of labels.
+function largestFirst(values, sides, type) {
+  const sums = new Map(values.map((value) => [value, 0]));
+  for (const side of sides) side.set.forEach((set, at) => sums.set(values[set], sums.get(values[set]) + side.values[type][at]));
+  return [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a));
+}
+
 const GROUPS = 12; // Each has sums of its own for all nodes; what is smaller stands together.
 
 function grouped(profile, asked) {
   const make = (name) => ({ name, self: profile.sides.map(() => new Float64Array(profile.nodes.count)) });
   if (asked.group < 0) return { list: [make("all")], of: profile.sets.map(() => 0) };
   const values = valuesOf(profile, asked.group);
-  const sums = new Map(values.map((value) => [value, 0]));
-  const [side] = profile.sides;
-  side.set.forEach((set, at) => sums.set(values[set], sums.get(values[set]) + side.values[asked.type][at]));
-  const largest = [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a));
+  const largest = largestFirst(values, profile.sides.slice(0, 1), asked.type);
   const list = largest.slice(0, GROUPS).map((value) => make(value < 0 ? NONE : profile.values[value]));
   if (largest.length > GROUPS) list.push(make(`[${largest.length - GROUPS} others]`));
   const place = new Map(largest.map((value, at) => [value, Math.min(at, GROUPS)]));
@@ -61,11 +65,15 @@ function totals(nodes, self) {
   return total;
 }
 
+function rootOf(groups) {
+  return { func: -1, name: "all", total: sum(groups, 0), self: 0, before: sum(groups, 1), parent: null };
+}
+
 // From callers to what they call.
 class Calls {
   constructor(profile, groups) {
     this.profile = profile;
-    this.root = { func: -1, name: "all", total: sum(groups, 0), self: 0, before: sum(groups, 1), parent: null };
+    this.root = rootOf(groups);
     this.root.below =
       groups.length === 1 && groups[0].name === "all"
         ? this.callees(this.root, groups[0], 0)
@@ -94,7 +102,7 @@ class Calls {
 class Callers {
   constructor(profile, groups) {
     this.profile = profile;
-    this.root = { func: -1, name: "all", total: sum(groups, 0), self: 0, before: sum(groups, 1), parent: null };
+    this.root = rootOf(groups);
     const tops = groups.map((group) => {
       const paths = [];
       for (let node = 1; node < profile.nodes.count; node++) if (group.self.some((self) => self[node] !== 0)) paths.push([node, node]);

@@ -152,17 +152,13 @@ fn write_sums(bytes: &mut Bytes, sums: &Sums, number: &[u32]) {
     });
 }
 
-/// What the script of the page reads, in letters and digits. `before`: what the profile is compared with; `normalize`: taken for
-/// as much as the profile.
-pub fn encoded(profile: &Profile, before: Option<&Profile>, normalize: bool) -> String {
+/// What the script of the page reads, in letters and digits. `before`: what the profile is compared with, its values taken
+/// `factor` times.
+pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> String {
     let view = View::new(profile);
     let other = before.map(View::new);
     let mut data = Data::new();
     let sums = data.add(&view, 1.0);
-    let factor = match before.map(|before| (before.top().total, profile.top().total)) {
-        Some((old, new)) if normalize && old > 0 => new as f64 / old as f64,
-        _ => 1.0,
-    };
     let others = other.as_ref().map(|other| data.add(other, factor));
     let (order, number) = data.ordered();
 

@@ -164,7 +164,7 @@ class Graph {
     };
     const largest = () => this.tree.below(at).reduce((most, item) => (most && most.total >= item.total ? most : item), null);
     const steps = {
-      ArrowDown: () => this.focus([largest()].find((item) => item && drawn(item))),
+      ArrowDown: () => this.focus(drawn(largest()) ? largest() : null),
       ArrowUp: () => this.focus(at.parent),
       ArrowLeft: () => this.focus(beside(-1)),
       ArrowRight: () => this.focus(beside(1)),

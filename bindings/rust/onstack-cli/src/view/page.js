@@ -60,10 +60,7 @@ class Page {
     $("value").parentElement.hidden = key < 0;
     if (key < 0) return;
     const values = valuesOf(this.profile, key);
-    const sums = new Map();
-    for (const side of this.profile.sides)
-      side.set.forEach((set, at) => sums.set(values[set], (sums.get(values[set]) || 0) + side.values[Number($("type").value)][at]));
-    const largest = [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a));
+    const largest = largestFirst(values, this.profile.sides, Number($("type").value));
     choices($("value"), largest.map((value) => [value, value < 0 ? NONE : this.profile.values[value]]));
   }
 
