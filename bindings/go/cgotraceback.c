@@ -95,7 +95,7 @@ static struct {
 static struct {
   int32_t tid; /* who is watched; 0: nobody */
   uint32_t count;
-  uintptr_t *first, *last;
+  uintptr_t *last;
 } printer_watch;
 
 /* Loads that no sanitizer sees: they go over frames of others on this stack, between the deepest and the printer's callers. */
@@ -108,10 +108,7 @@ PRINTER_READS static uintptr_t printer_word(const struct onstackgo_traceback_arg
 static bool printer_is_watched(const struct onstackgo_traceback_argument *argument) {
   int32_t tid = __atomic_load_n(&printer_watch.tid, __ATOMIC_ACQUIRE);
   if (tid == 0 || tid != (int32_t)syscall(SYS_gettid)) return false;
-  for (uint32_t i = 0; i < ONSTACKGO_PRINTER_WORDS; i++) {
-    printer_watch.last[i] = printer_word(argument, i);
-    if (printer_watch.count == 0) printer_watch.first[i] = printer_watch.last[i];
-  }
+  for (uint32_t i = 0; i < ONSTACKGO_PRINTER_WORDS; i++) printer_watch.last[i] = printer_word(argument, i);
   printer_watch.count++;
   return true;
 }
@@ -122,10 +119,8 @@ static bool printer_skips(const struct onstackgo_traceback_argument *argument) {
   return from >= printer.low && from < printer.high && from != printer.prints;
 }
 
-uint32_t onstackgo_printer_watch(int depth, uintptr_t first[ONSTACKGO_PRINTER_WORDS],
-                                 uintptr_t last[ONSTACKGO_PRINTER_WORDS]) {
+uint32_t onstackgo_printer_watch(int depth, uintptr_t last[ONSTACKGO_PRINTER_WORDS]) {
   printer_watch.count = 0;
-  printer_watch.first = first;
   printer_watch.last = last;
   __atomic_store_n(&printer_watch.tid, (int32_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
   onstackgoPrint(depth);

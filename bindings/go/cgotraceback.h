@@ -40,10 +40,9 @@ void onstackgo_symbolizer(struct onstackgo_symbolizer_argument *argument);
 #define ONSTACKGO_PRINTER_BELOW 64
 #define ONSTACKGO_PRINTER_WORDS 128
 
-/* Calls onstackgoPrint from C, and notes what lies around the buffer at the first and at the last question that Go asks
-   meanwhile on this thread. Returns how many there were. One at a time. */
-uint32_t onstackgo_printer_watch(int depth, uintptr_t first[ONSTACKGO_PRINTER_WORDS],
-                                 uintptr_t last[ONSTACKGO_PRINTER_WORDS]);
+/* Calls onstackgoPrint from C, and notes what lies around the buffer at the last question that Go asks meanwhile on this
+   thread: the printer's, where no allocation is sampled after it. Returns how many there were. One at a time. */
+uint32_t onstackgo_printer_watch(int depth, uintptr_t last[ONSTACKGO_PRINTER_WORDS]);
 
 /* The word `index` of them is the return address `prints` where frames are printed, and another one between `low` and
    `high` where they are only counted or skipped. Called once. */

@@ -12,58 +12,57 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
 
-// tracebackMu lets a second caller wait for the first, where the core would send it away.
+// tracebackMu lets a second caller wait for the first, where the core would send it away. The learner under it asks
+// nothing that takes it: stacks that the runtime prints go into C alone.
 var tracebackMu sync.Mutex
+
+// printerKnown belongs to tracebackMu.
+var printerKnown bool
 
 // PrepareTraceback reads what package cgotraceback needs of the libraries that are loaded now: unwind tables and names.
 // That package calls it by itself; call it again after dlopen to have names for the new library at once. It costs
 // some ten milliseconds the first time.
 func PrepareTraceback() error {
-	if err := prepareTraceback(); err != nil {
-		return err
-	}
-	// Without the lock: the runtime walks stacks of ours meanwhile, and others may prepare.
-	if !printerAsked.Swap(true) {
-		learnPrinter()
-	}
-	return nil
-}
-
-func prepareTraceback() error {
 	tracebackMu.Lock()
 	defer tracebackMu.Unlock()
+	// Before the tables: without them no text has native frames, and none takes the time that an unknown printer takes.
+	if !printerKnown {
+		done := make(chan bool)
+		go func() { done <- learnPrinter() }() // on a stack whose height is known
+		printerKnown = <-done
+	}
 	return coreError("prepare traceback", int(C.onstack_traceback_prepare()))
 }
 
-var printerAsked atomic.Bool
+// printerTrials is how often another question on the learner's thread may get in between: a tick of Go's own profile.
+const printerTrials = 5
 
-// learnPrinter finds out how to tell the passes of the runtime's printer apart, once: in the first text here it prints,
-// in the second it counts and skips as well, and a word of its frame says which. Without such a word stacks are printed as the
-// runtime does it alone. Nothing is asked of ours, and nothing learned, where package cgotraceback is not in use.
-func learnPrinter() {
-	var printing, skipping, unused [C.ONSTACKGO_PRINTER_WORDS]C.uintptr_t
-	if C.onstackgo_printer_watch(0, &printing[0], &unused[0]) == 0 {
-		return
-	}
-	if C.onstackgo_printer_watch(printerDepth, &skipping[0], &unused[0]) == 0 {
-		return
-	}
-	for i, prints := range printing {
-		f := runtime.FuncForPC(uintptr(prints))
-		if f == nil || !strings.HasPrefix(f.Name(), "runtime.traceback1") || runtime.FuncForPC(uintptr(skipping[i])) != f ||
-			runtime.FuncForPC(uintptr(unused[i])) != f || prints == skipping[i] || prints == unused[i] {
-			continue
+// learnPrinter finds out how to tell the passes of the runtime's printer apart: in the first text here it prints, in the
+// second it skips at last, and a word of its frame says which. Without such a word stacks are printed as the runtime does it
+// alone. Nothing is asked of ours, and nothing learned, where package cgotraceback is not in use.
+func learnPrinter() bool {
+	for range printerTrials {
+		var printing, skipping [C.ONSTACKGO_PRINTER_WORDS]C.uintptr_t
+		if C.onstackgo_printer_watch(0, &printing[0]) == 0 || C.onstackgo_printer_watch(printerDepth, &skipping[0]) == 0 {
+			return false
 		}
-		high := f.Entry()
-		for runtime.FuncForPC(high) == f {
-			high++
+		for i, prints := range printing {
+			f := runtime.FuncForPC(uintptr(prints))
+			if f == nil || !strings.HasPrefix(f.Name(), "runtime.traceback1") || runtime.FuncForPC(uintptr(skipping[i])) != f ||
+				prints == skipping[i] {
+				continue
+			}
+			high := f.Entry()
+			for runtime.FuncForPC(high) == f {
+				high++
+			}
+			C.onstackgo_printer_known(C.uint32_t(i), prints, C.uintptr_t(f.Entry()), C.uintptr_t(high))
+			return true
 		}
-		C.onstackgo_printer_known(C.uint32_t(i), prints, C.uintptr_t(f.Entry()), C.uintptr_t(high))
-		return
 	}
+	return false
 }
 
 // printerDepth is more frames than the runtime prints of either end.

@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 		// Not a panic: before it prints one the runtime runs the deferred calls, its own too, which forget the callback.
 		testnative.Callback(func() { new(sync.Mutex).Unlock() })
 	case "deep":
-		time.Sleep(500 * time.Millisecond) // the package learns the printer in a goroutine that it starts with the program
 		below(200, func() { testnative.Callback(func() { below(100, func() { new(sync.Mutex).Unlock() }) }) })
 	}
 	os.Exit(m.Run())
@@ -246,10 +245,10 @@ func TestMoreCallbacksThanContexts(t *testing.T) {
 	TestCallersInCallback(t) // the places are free again
 }
 
-func die(t *testing.T, how string) string {
+func die(t *testing.T, how string, env ...string) string {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), dieEnv+"="+how, "GOTRACEBACK=system")
+	child.Env = append(append(os.Environ(), dieEnv+"="+how, "GOTRACEBACK=system"), env...)
 	out, err := child.CombinedOutput()
 	if err == nil {
 		t.Fatalf("%s: the child lives", how)
@@ -283,13 +282,17 @@ func TestCrashesShowNativeFrames(t *testing.T) {
 }
 
 func TestCrashOfManyFrames(t *testing.T) {
-	out := die(t, "deep")
-	found := elided.FindStringSubmatch(out)
-	if found == nil {
-		t.Fatalf("no elided frames in\n%.6000s", out)
-	}
-	if n, err := strconv.Atoi(found[1]); err != nil || n > 300 {
-		t.Error(found[0])
+	for name, env := range map[string][]string{"plain": nil, "sampled from the start": {testnative.SampledFromTheStart + "=1"}} {
+		t.Run(name, func(t *testing.T) {
+			out := die(t, "deep", env...)
+			found := elided.FindStringSubmatch(out)
+			if found == nil {
+				t.Fatalf("no elided frames in\n%.6000s", out)
+			}
+			if n, err := strconv.Atoi(found[1]); err != nil || n > 300 {
+				t.Error(found[0])
+			}
+		})
 	}
 }
 

@@ -16,10 +16,23 @@ import "C"
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"runtime/cgo"
 	"syscall"
 	"time"
 )
+
+// SampledFromTheStart in the environment has every allocation and a good part of the CPU time sampled by the runtime.
+// This package is initialized before package onstack, which imports more.
+const SampledFromTheStart = "ONSTACK_TEST_SAMPLED_FROM_THE_START"
+
+func init() {
+	if os.Getenv(SampledFromTheStart) != "" {
+		runtime.MemProfileRate = 1
+		runtime.SetCPUProfileRate(1000)
+	}
+}
 
 // Chain is the names of the C functions above each job, innermost first.
 var Chain = []string{"testnative_inner", "testnative_middle", "testnative_outer"}
