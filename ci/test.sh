@@ -108,7 +108,8 @@ run_c() {
     if [ $status -ge 124 ] || crashed; then failed+=("c: $(basename "$binary") crashed or hung") && continue; fi
     again+=("$(basename "$binary")")
     echo "-- $(basename "$binary") again"
-    timeout -k 5 240 "$binary" -j1 "${filter[@]}" || failed+=("c: $(basename "$binary")")
+    watched timeout -k 5 240 "$binary" -j1 "${filter[@]}" && continue
+    failed+=("c: $(basename "$binary")" "$(grep -aE '^\[(----|FAIL)\]' "$BUILD/suite.log" | head -20)")
   done
   echo "-- the slowest:"
   printf '%s\n' "${times[@]}" | sort -rn | head -10
