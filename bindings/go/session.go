@@ -47,7 +47,8 @@ var inLibrary = sync.OnceValue(func() bool {
 // labelBytes is the room for labels in each sample: a request id and two or three names.
 const labelBytes = 256
 
-// session is a session of the core and the goroutine that empties its buffer. It makes no thread but in a library.
+// session is a session of the core and the goroutine that empties its buffer. It makes no thread but in a library, and for
+// ClockWall: looks by polls would be fewer than are asked for.
 type session struct {
 	quit         chan struct{}
 	done         chan struct{}
@@ -76,7 +77,7 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	options.clock = C.onstack_clock(c.clock)
 	options.heap_interval = C.uint32_t(c.interval)
 	options.interpreters = C.onstack_switch(c.interpreters)
-	if inLibrary() {
+	if inLibrary() || Clock(c.clock) == ClockWall {
 		options.threads = C.ONSTACK_ON
 	}
 	labels := c.goroutineLabels != 2 && goroutineLabels()

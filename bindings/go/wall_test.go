@@ -40,3 +40,20 @@ func TestWallClockSeesWhatWaits(t *testing.T) {
 		t.Errorf("%v of waiting in testnative_sleep\n%v", time.Duration(waiting), p)
 	}
 }
+
+// Looks come as often as asked for, in a program that does nothing as well: they are not made by the polls of a goroutine.
+func TestWallClockKeepsItsRate(t *testing.T) {
+	const rate, length = 100, time.Second
+	var rounds uint64
+	for range 5 { // a busy machine may be late
+		session := start(t, onstack.WithClock(onstack.ClockWall), onstack.WithRate(rate))
+		time.Sleep(length)
+		if err := session.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if rounds = session.Stats().WallRounds; rounds > rate*3/4 {
+			return
+		}
+	}
+	t.Errorf("%d looks in %v at %d Hz", rounds, length, rate)
+}

@@ -18,6 +18,9 @@ import (
 // defaultDuration is what net/http/pprof profiles without ?seconds.
 const defaultDuration = 30 * time.Second
 
+// wallRate is onstack.ClockWall's in Hz where nobody says one.
+const wallRate = 20
+
 // Handler is NewHandler with the defaults; opts are HandlerOptions.Profile.
 func Handler(opts ...onstack.Option) http.Handler {
 	h, _ := NewHandler(HandlerOptions{Profile: opts}) // nothing is wrong with the defaults
@@ -47,9 +50,7 @@ type handler struct{ HandlerOptions }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", http.MethodGet)
-		http.Error(w, "onstack: use GET", http.StatusMethodNotAllowed)
+	if !isGet(w, r) {
 		return
 	}
 	request, err := h.parse(r)
@@ -59,6 +60,24 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := h.serve(w, r, request); err != nil {
 		h.refuse(w, err)
+	}
+}
+
+// isGet answers what is no GET.
+func isGet(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet {
+		return true
+	}
+	w.Header().Set("Allow", http.MethodGet)
+	http.Error(w, "onstack: use GET", http.StatusMethodNotAllowed)
+	return false
+}
+
+func onlyGet(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if isGet(w, r) {
+			serve(w, r)
+		}
 	}
 }
 
@@ -110,6 +129,7 @@ func (a *answers) next() time.Duration {
 // profileRequest is what a query asks for.
 type profileRequest struct {
 	duration time.Duration
+	clock    onstack.Clock
 	options  []onstack.Option // after the handler's
 }
 
@@ -137,6 +157,7 @@ func (h *handler) parse(r *http.Request) (profileRequest, error) {
 		if !known {
 			return request, fmt.Errorf("onstack: clock=%q: give cpu, wall or wall-signal", text)
 		}
+		request.clock = clock
 		request.options = append(request.options, onstack.WithClock(clock))
 	}
 	if limit := writeTimeout(r); limit > 0 && request.duration >= limit {
@@ -162,7 +183,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, request profileR
 		return errMaxConcurrent
 	}
 	defer answering.leave(over)
-	profile, err := onstack.Collect(r.Context(), request.duration, slices.Concat(h.Profile, request.options)...)
+	options := slices.Concat(h.withinMaxRate(request.clock), h.Profile, request.options)
+	profile, err := onstack.Collect(r.Context(), request.duration, options...)
 	if r.Context().Err() != nil {
 		return nil // the client has gone, and there is nobody to tell
 	}

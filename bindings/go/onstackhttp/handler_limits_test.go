@@ -60,10 +60,12 @@ func wantRefused(t *testing.T, url string, status int, text string) {
 // Whatever clients ask for, over however many handlers, the process can profile itself.
 func TestClientsLeaveSessionsToTheProcess(t *testing.T) {
 	url, other := serveOn(t, 0), serveOn(t, 0)
+	dumps := serveBy(t, 0, OverPprof(http.NotFoundHandler())) + "/debug/pprof/threads"
 	gone := clients(t, defaultMaxConcurrent, url)
 	waitFor(t, "not all clients have a session", func() bool { return running() == defaultMaxConcurrent })
 	wantRefused(t, url, http.StatusTooManyRequests, "4 profiles are being taken over HTTP already")
 	wantRefused(t, other, http.StatusTooManyRequests, "HandlerOptions.MaxConcurrent")
+	wantRefused(t, dumps, http.StatusTooManyRequests, "4 profiles are being taken over HTTP already")
 	var own []*onstack.Profile
 	for range maxSessions - defaultMaxConcurrent {
 		p, err := onstack.Start()

@@ -3,7 +3,6 @@
 package onstackhttp
 
 import (
-	"slices"
 	"time"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
@@ -61,6 +60,17 @@ func (o *HandlerOptions) complete() error {
 			*number.value = number.zero
 		}
 	}
-	o.Profile = slices.Concat([]onstack.Option{onstack.WithRate(min(onstack.DefaultRate, o.MaxRate))}, o.Profile)
 	return nil
+}
+
+// withinMaxRate is for the rate where neither the request nor Profile says one: the clock's own is left alone if it may be.
+func (o *HandlerOptions) withinMaxRate(clock onstack.Clock) []onstack.Option {
+	rate := onstack.DefaultRate
+	if clock == onstack.ClockWall {
+		rate = wallRate
+	}
+	if rate <= o.MaxRate {
+		return nil
+	}
+	return []onstack.Option{onstack.WithRate(o.MaxRate)}
 }

@@ -148,7 +148,7 @@ func TestDefaults(t *testing.T) {
 
 func TestWallClock(t *testing.T) {
 	url := serveOn(t, 0)
-	for clock, kind := range map[string]string{"&clock=wall": "wall", "&clock=cpu": "cpu", "": "cpu"} {
+	for clock, kind := range map[string]string{"&clock=wall": "wall", "&clock=wall&hz=50": "wall", "&clock=cpu": "cpu", "": "cpu"} {
 		_, body := get(t, url+"?seconds=0.3"+clock)
 		p, err := pprofcheck.Parse([]byte(body))
 		if err != nil {
@@ -160,6 +160,9 @@ func TestWallClock(t *testing.T) {
 		}
 		if last := p.SampleType[len(p.SampleType)-1].Type; len(p.Sample) > 0 && last != kind {
 			t.Errorf("%q: %s", clock, last)
+		}
+		if hz := map[string]int64{"&clock=wall": 20, "&clock=wall&hz=50": 50}[clock]; hz != 0 && p.Period != time.Second.Nanoseconds()/hz {
+			t.Errorf("%q: period %d ns", clock, p.Period)
 		}
 	}
 }

@@ -5,8 +5,10 @@ package onstackhttp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
 )
@@ -37,8 +39,20 @@ func serveNow(w http.ResponseWriter, write func(io.Writer) error, file string) {
 // memory serves onstack.WriteMemory.
 func memory(w http.ResponseWriter, _ *http.Request) { serveNow(w, onstack.WriteMemory, "") }
 
-// threads serves onstack.DumpProfile; with debug=1 or more, as those of net/http/pprof, onstack.Dump.
+// dumpDuration is more than most dumps take.
+const dumpDuration = time.Second
+
+// threads serves onstack.DumpProfile; with debug=1 or more, as those of net/http/pprof, onstack.Dump. Each has a session
+// meanwhile, so it counts as a profile.
 func threads(w http.ResponseWriter, r *http.Request) {
+	over := time.Now().Add(dumpDuration)
+	if !answering.enter(over, defaultMaxConcurrent) {
+		retryLater(w)
+		http.Error(w, fmt.Sprintf("onstack: %d profiles are being taken over HTTP already: ask again when they are done",
+			defaultMaxConcurrent), http.StatusTooManyRequests)
+		return
+	}
+	defer answering.leave(over)
 	if debug := r.FormValue("debug"); debug == "" || debug == "0" {
 		serveNow(w, onstack.DumpProfile, "threads")
 		return

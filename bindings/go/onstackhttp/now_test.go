@@ -25,4 +25,12 @@ func TestThreadsOverPprof(t *testing.T) {
 	if p, err := pprofcheck.Parse([]byte(body)); err != nil || len(p.Sample) == 0 || p.SampleType[0].Type != "threads" {
 		t.Errorf("%s %v %v", response.Status, err, p)
 	}
+	posted, err := http.Post(server.URL+"/debug/pprof/threads", "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	posted.Body.Close()
+	if posted.StatusCode != http.StatusMethodNotAllowed || answering.count() != 0 {
+		t.Errorf("%s, %d dumps still count", posted.Status, answering.count())
+	}
 }

@@ -27,22 +27,20 @@ func OverPprof(next http.Handler, opts ...onstack.Option) http.Handler {
 // OverPprofBy is OverPprof with a handler of NewHandler, which has limits of its own.
 func OverPprofBy(next, ours http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/debug/pprof/profile" || r.URL.Path == "/debug/pprof/onstack" {
-			ours.ServeHTTP(w, r)
-			return
+		serve := ours.ServeHTTP
+		switch r.URL.Path {
+		case "/debug/pprof/profile", "/debug/pprof/onstack":
+		case "/debug/pprof/heap", "/debug/pprof/allocs":
+			if serve = onlyGet(heap); r.FormValue("debug") != "" {
+				serve = next.ServeHTTP
+			}
+		case "/debug/pprof/memory":
+			serve = onlyGet(memory)
+		case "/debug/pprof/threads":
+			serve = onlyGet(threads)
+		default:
+			serve = next.ServeHTTP
 		}
-		if (r.URL.Path == "/debug/pprof/heap" || r.URL.Path == "/debug/pprof/allocs") && r.FormValue("debug") == "" {
-			heap(w, r)
-			return
-		}
-		if r.URL.Path == "/debug/pprof/memory" {
-			memory(w, r)
-			return
-		}
-		if r.URL.Path == "/debug/pprof/threads" {
-			threads(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
+		serve(w, r)
 	})
 }
