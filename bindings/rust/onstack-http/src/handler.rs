@@ -110,7 +110,7 @@ async fn serve(options: &HandlerOptions, asked: Asked) -> Result<Response<Body>,
     let Some(seat) = Seat::take(Instant::now() + duration, options.max_concurrent) else {
         return Err(Refusal::of_crowd(options.max_concurrent));
     };
-    let builder = asked.apply(options.builder());
+    let builder = asked.apply(options);
     let (sender, receiver) = oneshot::channel();
     // Dropped with this future, which tells the thread that nobody waits any more.
     let (_here, gone) = mpsc::channel();

@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use onstack::ProfilerGuardBuilder;
+use onstack::{Clock, ProfilerGuardBuilder};
 
 use crate::error::Error;
 use crate::profiling::Profiling;
 
 /// Samples a second, unless a request or the program says otherwise.
 pub(crate) const RATE: i32 = 99;
+/// That of [`Clock::Wall`].
+const WALL_RATE: i32 = 20;
 
 // What the options may say at most: an hour keeps a mistyped request from profiling for ever, the others are the core's.
 const MOST_DURATION: Duration = Duration::from_secs(3600);
@@ -93,9 +95,14 @@ impl HandlerOptions {
         Ok(())
     }
 
-    /// For a request that says nothing.
-    pub(crate) fn builder(&self) -> ProfilerGuardBuilder {
-        self.profile.of(ProfilerGuardBuilder::default().frequency(RATE.min(self.max_rate)))
+    /// For a request that says nothing, or this clock. The clock's own rate is left alone if it may be.
+    pub(crate) fn builder(&self, clock: Option<Clock>) -> ProfilerGuardBuilder {
+        let rate = if clock == Some(Clock::Wall) { WALL_RATE } else { RATE };
+        let mut builder = ProfilerGuardBuilder::default();
+        if rate > self.max_rate {
+            builder = builder.frequency(self.max_rate);
+        }
+        self.profile.of(builder)
     }
 }
 

@@ -28,7 +28,8 @@ impl Asked {
         Ok(Self { duration: seconds.unwrap_or(DURATION.min(options.max_duration)), hertz, clock })
     }
 
-    pub(crate) fn apply(&self, mut builder: ProfilerGuardBuilder) -> ProfilerGuardBuilder {
+    pub(crate) fn apply(&self, options: &HandlerOptions) -> ProfilerGuardBuilder {
+        let mut builder = options.builder(self.clock);
         if let Some(hertz) = self.hertz {
             builder = builder.frequency(hertz);
         }

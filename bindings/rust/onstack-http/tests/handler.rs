@@ -86,6 +86,7 @@ fn the_wall_clock_shows_what_waits() {
     let waiting = get(address, "/?seconds=0.5&clock=wall");
     let profile = Profile::read(&waiting.body[..]).unwrap();
     assert!(profile.top().total > 0, "nothing waits");
+    assert_eq!(period(&profile), Duration::from_millis(50));
     assert_eq!(profile.top().unit, "nanoseconds");
     let kinds = profile.pprof().unwrap();
     let last = kinds.sample_type.last().unwrap().r#type;
