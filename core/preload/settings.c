@@ -170,10 +170,18 @@ static bool settings_read_others(onstack_settings_of_preload *settings) {
   return !status || settings_read_name("ONSTACK_STATUS", status, settings->status);
 }
 
+/* Its % is the last of an odd number: those before it stand in pairs, each for one in the name. */
+static bool settings_is_successor(const char *value, size_t length) {
+  size_t percents = 0;
+  if (length == 0 || value[length - 1] != SETTINGS_SUCCESSOR[1]) return false;
+  while (percents + 1 < length && value[length - 2 - percents] == '%') percents++;
+  return percents % 2 == 1 && length > strlen(SETTINGS_SUCCESSOR);
+}
+
 static bool settings_read_profile(onstack_settings_of_preload *settings, const char *name, const char *value) {
   char copy[ONSTACK_NEW_FILE_NAME];
   size_t length = strlen(value), tail = strlen(SETTINGS_SUCCESSOR);
-  settings->successor = length > tail && strcmp(value + length - tail, SETTINGS_SUCCESSOR) == 0;
+  settings->successor = settings_is_successor(value, length);
   if (!settings->successor) return settings_read_name(name, value, settings->profile);
   if (length - tail >= sizeof(copy)) return settings_complain(name, value, "the name is too long");
   memcpy(copy, value, length - tail);
