@@ -206,6 +206,11 @@ def a_change_is_red_or_blue(place, browser):
     equal(browser.text("#total"), "cpu 250.00 ms, compared with 100.00 ms", "totals when swapped")
     browser.open(place.page("normal", after, "--before", before, "--normalize"))
     equal(browser.text("#total"), "cpu 100.00 ms, compared with 100.00 ms", "totals when normalized")
+    few, many = place.directory / "few.folded", place.directory / "many.folded"
+    few.write_text("main;a 2\nmain;b 1\n")
+    many.write_text("".join(f"main;f{i} 1\n" for i in range(10)))
+    browser.open(place.page("fractions", few, "--before", many, "--normalize"))
+    equal(browser.text("#total"), "samples 3, compared with 3", "ticks of a third are not lost")
 
 
 @case

@@ -157,6 +157,7 @@ static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_pr
 static void profile_want_names(onstack_profile *profile, const onstack_profile_stack *stack) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
     const uint64_t address = stack->frames[i];
+    if (onstack_is_interpreted(address)) continue; /* it has its name */
     const onstack_profile_mapping *mapping = onstack_profile_maps_find(profile->sight.maps, address);
     const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
     if (!library && address != ONSTACK_MAPS_UNKNOWN) onstack_kept_names_want(&profile->stacks->names, address);

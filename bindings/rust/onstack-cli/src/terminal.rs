@@ -8,12 +8,12 @@ use std::mem::MaybeUninit;
 const LEAST: usize = 72;
 
 /// The text as the standard output shows it best: whole, unless that is a terminal. C++ and Rust have names of a thousand
-/// letters that say most at both of their ends.
+/// letters that say most at both of their ends. Sentences stay whole: a row of a table begins with a number, and they with a
+/// letter.
 pub fn fitted(text: String) -> String {
-    match columns() {
-        Some(columns) => text.lines().flat_map(|line| [shortened(line, columns), "\n".into()]).collect(),
-        None => text,
-    }
+    let Some(columns) = columns() else { return text };
+    let fit = |line: &str| if line.starts_with(char::is_alphabetic) { line.into() } else { shortened(line, columns) };
+    text.lines().flat_map(|line| [fit(line), "\n".into()]).collect()
 }
 
 fn columns() -> Option<usize> {

@@ -113,19 +113,25 @@ fn a_file_without_names_is_told_once() {
     for location in &mut profile.location[1..] {
         location.mapping_id = 1;
     }
+    let once = |profile: &Profile| {
+        let path = file("stripped.pb", &profile.encode_to_vec());
+        for command in ["top", "report"] {
+            let shown = text(&onstack(&[command, &path]).stdout).to_owned();
+            let told = "No names in /lib/libx.so (20.00%), which seems to be stripped";
+            assert_eq!(shown.matches(told).count(), 1, "{shown}");
+            let fitted = on_a_terminal(&[command, &path]);
+            assert!(fitted.contains("find-dbgsym-packages /lib/libx.so names it"), "{fitted}");
+        }
+    };
+    // As the core writes it, and as others do.
+    profile.function[3].name = profile.string_table.len() as i64;
+    profile.string_table.push("libx.so+0x12".into());
+    once(&profile);
     profile.location[3].line.clear();
-    for command in [&["top"][..], &["report"]] {
-        let output = onstack(&[command, &[&file("stripped.pb", &profile.encode_to_vec())]].concat());
-        let shown = text(&output.stdout);
-        assert_eq!(
-            shown.matches("20.00% lacks names in /lib/libx.so, which seems to be stripped").count(),
-            1,
-            "{shown}"
-        );
-    }
+    once(&profile);
     profile.string_table[8] = "/memfd:code (deleted)".into();
     let output = onstack(&["top", &file("generated.pb", &profile.encode_to_vec())]);
-    assert!(!text(&output.stdout).contains("lacks names"), "{}", text(&output.stdout));
+    assert!(!text(&output.stdout).contains("No names in"), "{}", text(&output.stdout));
 }
 
 /// What the program writes to a terminal of 80 columns.

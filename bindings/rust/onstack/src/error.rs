@@ -93,7 +93,7 @@ impl fmt::Display for Error {
                 "signal: this one cannot be caught, is reserved, reports faults, or ends, stops or continues processes, or \
                  there is a Go runtime in the process, which needs SIGPROF: leave it at that"
             }
-            Error::Sessions => "all 8 sessions are running: stop or drop one first",
+            Error::Sessions => "all 8 sessions are running, or the one that a heap can have: stop or drop one first",
             Error::Stopped => "the session has been stopped already",
             Error::Output(error) => return write!(f, "the profile could not be written: {error}"),
             Error::Unsupported => "not available on this system: profiling needs Linux on x86_64 or aarch64",

@@ -137,10 +137,8 @@ impl<'a> Stacks<'a> {
     /// The paths of the files in which a frame of the sample has no name, each once. Generated code is not among them, in
     /// whatever memory it lies: no package has its names.
     pub(crate) fn files_without_names(&self, sample: &Sample) -> Vec<&'a str> {
-        let nameless = |location: &Location| {
-            let of = |line: &Line| self.functions.get(&line.function_id).copied();
-            !location.line.iter().filter_map(of).any(|f| f.name != 0 || f.system_name != 0)
-        };
+        // The core's writers give such a frame a function by the name of its place.
+        let nameless = |location: &Location| !location.line.iter().any(|line| is_named(&self.name(location, line)));
         let locations = sample.location_id.iter().filter_map(|id| self.locations.get(id).copied());
         let files = locations.filter(|location| nameless(location)).map(|location| self.mapping_file(location));
         let mut files: Vec<_> = files.filter(|file| is_file_of_code(file)).collect();

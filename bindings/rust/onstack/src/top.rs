@@ -134,7 +134,7 @@ impl fmt::Display for Top {
         self.unnamed.iter().filter(|(_, sum)| many(*sum)).try_for_each(|(file, sum)| {
             writeln!(
                 f,
-                "{:.2}% lacks names in {file}, which seems to be stripped: install the debug symbols of its package (Debian: \
+                "No names in {file} ({:.2}%), which seems to be stripped: install the debug symbols of its package (Debian: \
                  find-dbgsym-packages {file} names it) or keep its symbol table, and record again",
                 100.0 * self.share(*sum),
                 file = Plain(file)

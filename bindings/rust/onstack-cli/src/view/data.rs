@@ -8,7 +8,6 @@ use onstack::view::{Function, View};
 use onstack::Profile;
 
 use super::encode::Bytes;
-use crate::unit;
 
 /// Node 0 is the root of all; each other one was met behind its caller.
 struct Node {
@@ -96,13 +95,13 @@ impl<'a> Data<'a> {
         index
     }
 
-    fn add(&mut self, view: &View<'a>, factor: f64) -> Sums {
+    fn add(&mut self, view: &View<'a>) -> Sums {
         let functions: Vec<u32> = view.functions.iter().map(|function| self.function(function)).collect();
         let (mut sums, types) = (Sums::new(), view.types().len());
         view.each(|frames, labels, values| {
             let node = self.node(frames.iter().map(|&frame| functions[frame as usize]));
             let sum = sums.entry((node, self.set(labels))).or_insert_with(|| vec![0; types]);
-            sum.iter_mut().zip(values).for_each(|(sum, &value)| *sum = sum.saturating_add(unit::scaled(value, factor)));
+            sum.iter_mut().zip(values).for_each(|(sum, &value)| *sum = sum.saturating_add(value));
         });
         sums
     }
@@ -140,7 +139,9 @@ impl<'a> Data<'a> {
     }
 }
 
-fn write_sums(bytes: &mut Bytes, sums: &Sums, number: &[u32]) {
+/// `factor`: what the page takes the values times. Rounded here, a tick's half would be none, or a whole one.
+fn write_sums(bytes: &mut Bytes, sums: &Sums, factor: f64, number: &[u32]) {
+    bytes.text(&factor.to_string());
     let mut sums: Vec<_> = sums.iter().map(|(&(node, set), values)| (number[node as usize], set, values)).collect();
     sums.sort_unstable_by_key(|&(node, set, _)| (node, set));
     let mut before = 0;
@@ -158,8 +159,8 @@ pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> Stri
     let view = View::new(profile);
     let other = before.map(View::new);
     let mut data = Data::new();
-    let sums = data.add(&view, 1.0);
-    let others = other.as_ref().map(|other| data.add(other, factor));
+    let sums = data.add(&view);
+    let others = other.as_ref().map(|other| data.add(other));
     let (order, number) = data.ordered();
 
     let mut bytes = Bytes::default();
@@ -182,8 +183,7 @@ pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> Stri
         });
     });
     data.write_nodes(&mut bytes, &order, &number);
-    bytes.list([Some(&sums), others.as_ref()].into_iter().flatten().collect::<Vec<_>>().into_iter(), |bytes, sums| {
-        write_sums(bytes, sums, &number);
-    });
+    let sides: Vec<_> = [Some((&sums, 1.0)), others.as_ref().map(|sums| (sums, factor))].into_iter().flatten().collect();
+    bytes.list(sides.into_iter(), |bytes, (sums, factor)| write_sums(bytes, sums, factor, &number));
     bytes.packed()
 }

@@ -51,13 +51,14 @@ function readNodes(reader) {
 }
 
 function readSums(reader, types) {
+  const factor = Number(reader.text());
   const count = reader.number();
   const sums = { node: new Uint32Array(count), set: new Uint32Array(count), values: types.map(() => new Float64Array(count)) };
   let node = 0;
   for (let at = 0; at < count; at++) {
     sums.node[at] = node += reader.number();
     sums.set[at] = reader.number();
-    for (const values of sums.values) values[at] = reader.signed();
+    for (const values of sums.values) values[at] = reader.signed() * factor;
   }
   return sums;
 }

@@ -8,7 +8,8 @@ function amount(value, unit) {
   const size = Math.abs(value);
   if (unit === "nanoseconds") return size >= 1e9 ? `${(value / 1e9).toFixed(2)} s` : `${(value / 1e6).toFixed(2)} ms`;
   if (unit === "bytes") return size >= 1 << 20 ? `${(value / (1 << 20)).toFixed(2)} MiB` : `${(value / 1024).toFixed(2)} KiB`;
-  return unit === "count" || unit === "" ? String(value) : `${value} ${unit}`;
+  const number = Math.round(10 * value) / 10; // a normalized one has a fraction
+  return unit === "count" || unit === "" ? String(number) : `${number} ${unit}`;
 }
 
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(2)} %` : "0.00 %");
