@@ -40,10 +40,11 @@ if [ "${ONSTACK_DEPS:-}" = bench ]; then
   command -v db_bench >/dev/null 2>&1 || packages+=(rocksdb-tools)
   export RUNLEVEL=1 # the packages' own services are not started
 fi
-if [ "${ONSTACK_DEPS:-}" = fuzz ]; then
+case ${ONSTACK_DEPS:-} in fuzz | sanitize)
   command -v clang-14 >/dev/null 2>&1 || packages+=(clang-14)
   ls /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-* >/dev/null 2>&1 || packages+=(libclang-rt-14-dev)
-fi
+  ;;
+esac
 want_tool() { # package, command
   command -v "$2" >/dev/null 2>&1 || packages+=("$1")
 }
@@ -82,7 +83,7 @@ case ${ONSTACK_DEPS:-} in portability | platforms) want_tool musl-tools musl-gcc
 case ${ONSTACK_DEPS:-} in portability) want_tool clang-14 clang-14 ;; esac
 case ${ONSTACK_DEPS:-} in aarch64 | aarch64-vm) want_tool qemu-user qemu-aarch64 ;; esac
 case ${ONSTACK_DEPS:-} in aarch64-vm) want_tool qemu-system-arm qemu-system-aarch64 ;; esac
-if [ "${ONSTACK_DEPS:-}" = sanitize ]; then # the sanitizers are gcc's own
+if [ "${ONSTACK_DEPS:-}" = sanitize ]; then # most are run by gcc's own sanitizers
   want_tool valgrind valgrind
   want_tool cppcheck cppcheck
   want_tool clang-tidy-14 clang-tidy-14
