@@ -54,7 +54,7 @@ var errorTexts = map[Error]string{
 	ErrOptions:   "an option has a value that it cannot have",
 	ErrUnwinder:  `there is no such unwinder: give "rules", "frame_pointer" or "pc_only"`,
 	ErrSignal:    "this signal cannot be used: a Go process is sampled by SIGPROF, leave it at that",
-	ErrSessions:  "all 8 sessions of the process are running: stop a profile first",
+	ErrSessions:  "all 8 sessions of the process are running, or the one that a heap can have: stop a profile first",
 	ErrStopped:   "the profile has been stopped already",
 	ErrOutput:    "the profile could not be written: the writer refused the bytes",
 	ErrVersion:   "the package and its C code do not fit together: build it anew (go clean -cache)",

@@ -8779,8 +8779,6 @@ onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32
 ONSTACK_INTERNAL void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval);
 /* No new sample is begun; one that is under way is waited for by whoever waits for the slot's records. Stop only. */
 ONSTACK_INTERNAL void onstack_heap_switch_off(void);
-/* Start only. */
-ONSTACK_INTERNAL bool onstack_heap_is_on(void);
 
 #endif
 
@@ -8906,8 +8904,6 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
 }
 
 void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
-
-bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap_state.number) != 0; }
 
 const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
 
@@ -11918,6 +11914,8 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
 #define CLOCK_HEAP_OBJECTS_MAX (1u << 20)
 
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
+/* Whose blocks are in the table, until its sink has heard of them all: longer than it samples. Under the control lock. */
+static const onstack_slot *clock_heap_owner;
 
 static int clock_heap_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
   *fault = "frequency: the heap clock has none, leave it out";
@@ -11940,9 +11938,10 @@ static int clock_heap_probe(int32_t signal) {
 }
 
 static int clock_heap_join(onstack_slot *slot) {
-  if (onstack_heap_is_on()) return ONSTACK_E_SESSIONS;
+  if (clock_heap_owner) return ONSTACK_E_SESSIONS;
   const int result = onstack_live_make(slot->objects);
   if (result < 0) return result;
+  clock_heap_owner = slot;
   /* Several sessions may share one profile: numbers of objects come once in a process. The consumer looks at this already. */
   onstack_store_relaxed(&slot->object_base, ++clock_heap_sessions << 40);
   return 0;
@@ -11959,8 +11958,14 @@ static void clock_heap_leave(onstack_slot *slot) {
 }
 
 static void clock_heap_drop(onstack_slot *slot) {
-  (void)slot;
+  if (slot != clock_heap_owner) return;
   onstack_live_drop();
+  clock_heap_owner = NULL;
+}
+
+static void clock_heap_after_fork(void) {
+  onstack_heap_switch_off();
+  clock_heap_owner = NULL;
 }
 
 static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
@@ -11996,7 +12001,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .fill = clock_heap_fill,
     .text = clock_heap_text,
     .drop = clock_heap_drop,
-    .after_fork = onstack_heap_switch_off,
+    .after_fork = clock_heap_after_fork,
 };
 
 /* ---- core/src/control/tick/clock_listed.c ---- */

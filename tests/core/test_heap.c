@@ -200,6 +200,68 @@ Test(heap, one_session_at_a_time_and_none_leaves_a_trace) {
   t_same_traces(&before, &after, "heap sessions");
 }
 
+static int heap_start_second(void) {
+  onstack_options options;
+  onstack_session *second;
+  onstack_options_init(&options, sizeof(options));
+  options.clock = ONSTACK_CLOCK_HEAP;
+  options.heap_interval = 1;
+  const int result = onstack_session_start(&options, &second);
+  if (result == 0) t_finish(second);
+  return result;
+}
+
+Test(heap, a_second_one_is_refused_and_leaves_the_first_its_blocks) {
+  onstack_stats stats;
+  onstack_profile *profile = profile_of(NULL);
+  onstack_session *session = heap_start(profile, 1, 0);
+  void *block = heap_give(8), *kept = heap_give(24);
+  cr_assert_eq(heap_start_second(), ONSTACK_E_SESSIONS);
+  onstack_heap_freed(block);
+  cr_assert_eq(t_stats(session).heap_in_use, 24);
+  const heap_sums sums = heap_finish(session, profile, &stats);
+  cr_assert_eq(sums.columns[1], 32);
+  cr_assert_eq(sums.columns[3], 24, "%ld bytes in use", (long)sums.columns[3]);
+  onstack_heap_freed(kept);
+}
+
+static int heap_during_stop; /* what a start answered meanwhile */
+static void *heap_start_meanwhile(void *data) {
+  (void)data;
+  heap_during_stop = heap_start_second();
+  return NULL;
+}
+
+/* Called by the stop: the session samples no more, and its blocks are still told of. */
+static int heap_slow_sink(void *data, const onstack_sample *sample) {
+  pthread_t thread;
+  if (heap_during_stop > 0) {
+    heap_during_stop = 0;
+    pthread_create(&thread, NULL, heap_start_meanwhile, NULL);
+    pthread_join(thread, NULL);
+  }
+  return onstack_profile_sink(data, sample);
+}
+
+Test(heap, another_one_begins_once_a_stop_has_returned) {
+  onstack_options options;
+  onstack_profile *profile = profile_of(NULL);
+  onstack_options_init(&options, sizeof(options));
+  options.clock = ONSTACK_CLOCK_HEAP;
+  options.heap_interval = 1;
+  options.threads = ONSTACK_OFF;
+  options.sink = heap_slow_sink;
+  options.sink_data = profile;
+  heap_during_stop = 1;
+  onstack_session *session = t_start(&options);
+  heap_give(40);
+  onstack_stats stats;
+  const heap_sums sums = heap_finish(session, profile, &stats);
+  cr_assert_eq(heap_during_stop, ONSTACK_E_SESSIONS, "%d", heap_during_stop);
+  cr_assert_eq(sums.columns[3], 40);
+  cr_assert_eq(heap_start_second(), 0);
+}
+
 Test(heap, options_of_the_heap_are_refused_elsewhere) {
   onstack_options options;
   onstack_session *session;

@@ -65,7 +65,7 @@ extern "C" {
 #define ONSTACK_E_OPTIONS (-4097)     /* an option has a value that it cannot have, or an unknown tail is not zero */
 #define ONSTACK_E_UNWINDER (-4098)    /* no unwinder of that name, or the given one is incomplete or refused to start */
 #define ONSTACK_E_SIGNAL (-4099)      /* the signal cannot be caught, is reserved, or means more than a call */
-#define ONSTACK_E_SESSIONS (-4100)    /* all ONSTACK_MAX_SESSIONS sessions are running */
+#define ONSTACK_E_SESSIONS (-4100)    /* all ONSTACK_MAX_SESSIONS sessions are running, or the one of the heap */
 #define ONSTACK_E_STOPPED (-4101)     /* the session has been stopped already */
 #define ONSTACK_E_OUTPUT (-4102)      /* the writer callback refused the bytes */
 #define ONSTACK_E_UNSUPPORTED (-4103) /* not available on this system or in this build */
@@ -319,8 +319,8 @@ typedef uint8_t onstack_clock;
 /*
  * No time at all: memory, where it is allocated. Allocators report to the session by onstack_heap_allocated and its kin; one
  * allocation in `heap_interval` bytes is sampled, and its end is told. No signal is caught and no timer is made. One such
- * session at a time (ONSTACK_E_SESSIONS). `frequency` must be 0. In the statistics a tick is an allocation, as the samples'
- * weights count them.
+ * session at a time, until its stop has returned (ONSTACK_E_SESSIONS). `frequency` must be 0. In the statistics a tick is an
+ * allocation, as the samples' weights count them.
  */
 #define ONSTACK_CLOCK_HEAP 3
 

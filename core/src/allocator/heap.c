@@ -47,8 +47,6 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
 
 void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
 
-bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap_state.number) != 0; }
-
 const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
 
 /* The calling thread's generator. */

@@ -12,7 +12,5 @@
 ONSTACK_INTERNAL void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval);
 /* No new sample is begun; one that is under way is waited for by whoever waits for the slot's records. Stop only. */
 ONSTACK_INTERNAL void onstack_heap_switch_off(void);
-/* Start only. */
-ONSTACK_INTERNAL bool onstack_heap_is_on(void);
 
 #endif

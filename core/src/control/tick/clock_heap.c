@@ -15,6 +15,8 @@
 #define CLOCK_HEAP_OBJECTS_MAX (1u << 20)
 
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
+/* Whose blocks are in the table, until its sink has heard of them all: longer than it samples. Under the control lock. */
+static const onstack_slot *clock_heap_owner;
 
 static int clock_heap_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
   *fault = "frequency: the heap clock has none, leave it out";
@@ -37,9 +39,10 @@ static int clock_heap_probe(int32_t signal) {
 }
 
 static int clock_heap_join(onstack_slot *slot) {
-  if (onstack_heap_is_on()) return ONSTACK_E_SESSIONS;
+  if (clock_heap_owner) return ONSTACK_E_SESSIONS;
   const int result = onstack_live_make(slot->objects);
   if (result < 0) return result;
+  clock_heap_owner = slot;
   /* Several sessions may share one profile: numbers of objects come once in a process. The consumer looks at this already. */
   onstack_store_relaxed(&slot->object_base, ++clock_heap_sessions << 40);
   return 0;
@@ -56,8 +59,14 @@ static void clock_heap_leave(onstack_slot *slot) {
 }
 
 static void clock_heap_drop(onstack_slot *slot) {
-  (void)slot;
+  if (slot != clock_heap_owner) return;
   onstack_live_drop();
+  clock_heap_owner = NULL;
+}
+
+static void clock_heap_after_fork(void) {
+  onstack_heap_switch_off();
+  clock_heap_owner = NULL;
 }
 
 static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
@@ -93,5 +102,5 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .fill = clock_heap_fill,
     .text = clock_heap_text,
     .drop = clock_heap_drop,
-    .after_fork = onstack_heap_switch_off,
+    .after_fork = clock_heap_after_fork,
 };
