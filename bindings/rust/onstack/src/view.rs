@@ -49,6 +49,13 @@ impl<'a> View<'a> {
         self.stacks.default_value()
     }
 
+    /// Where samples were taken of allocations: of one in so many bytes.
+    pub fn byte_period(&self) -> Option<f64> {
+        let profile = self.stacks.profile;
+        let unit = profile.period_type.as_ref().map_or("", |kind| self.stacks.text(kind.unit));
+        (unit == "bytes" && profile.period > 0).then_some(profile.period as f64)
+    }
+
     /// Shows each sample: its frames, leaf first, its labels, the thread's name as `thread` among them, and its values.
     pub fn each(&self, mut visit: impl FnMut(&[u32], &[(&'a str, Cow<'a, str>)], &[i64])) {
         let (mut frames, mut labels) = (Vec::new(), Vec::new());
