@@ -2933,6 +2933,8 @@ ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
  * in that moment keeps its frames. Signal-safe.
  */
 ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
+/* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_is_known(uint64_t address, onstack_code_range *last);
 
 /* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
@@ -6262,7 +6264,7 @@ static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, ui
   return address - range->low < range->high - range->low;
 }
 
-ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+ONSTACK_HANDLER bool onstack_code_is_known(uint64_t address, onstack_code_range *last) {
   if (address - last->low < last->high - last->low) return true;
   const uint32_t begun = onstack_seqlock_begin(&onstack_code.lock);
   uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
@@ -6284,6 +6286,11 @@ ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_r
     *last = found;
     return true;
   }
+  return false;
+}
+
+ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+  if (onstack_code_is_known(address, last)) return true;
   onstack_store_relaxed(&onstack_code.stale, 1u);
   return false;
 }
@@ -7665,10 +7672,44 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
   return true;
 }
 
+/* `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind a push. */
+static ONSTACK_HANDLER bool rules_is_edge(const uint8_t *code, bool linked) {
+  if (linked)
+    return code[-1] == 0x55 && ((code[0] == 0x48 && code[1] == 0x89 && code[2] == 0xe5) ||
+                                (code[0] == 0x48 && code[1] == 0x8b && code[2] == 0xec));
+  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
+  if (code[0] == 0xf3) code++;
+  return code[0] == 0x55 || code[0] == 0xc3 || code[0] == 0xc2;
+}
+
+/*
+ * To the caller of a function that has no frame yet, or none any more: the frame pointer is its caller's, so the record there
+ * would skip that one. False: the function has its frame. Its code is looked at (a microsecond) only where the stack looks
+ * like it, as a mere number seldom does.
+ */
+static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
+  uint64_t words[2];
+  onstack_code_range range = {0, 0};
+  if (!cursor->exact || !cursor->memory->copy_works || !onstack_memory_read_pair(cursor->memory, cursor->sp, words))
+    return false;
+  const bool linked = words[0] == cursor->fp;
+  const uint64_t back = words[linked], cfa = cursor->sp + (linked ? 16 : 8);
+  if (!onstack_address_plausible(back) || !onstack_code_is_known(back - 1, &range)) return false;
+  const uint64_t at = (cursor->pc - linked) & ~(uint64_t)7; /* all bytes that are looked at are in the pair */
+  if (!onstack_memory_copy_pair(at, words) || !rules_is_edge((const uint8_t *)words + (cursor->pc - at), linked))
+    return false;
+  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
+  cursor->sp = cfa;
+  cursor->pc = back;
+  cursor->exact = false;
+  return true;
+}
+
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
-  if (!cursor->described || !cursor->exact) return rules_step_by_frame_pointer(cursor);
+  if (!cursor->described || !cursor->exact)
+    return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
   return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
 }
 
@@ -7890,11 +7931,44 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
   return true;
 }
 
+#define RULES_STP_MASK 0xffc07fffu
+#define RULES_STP_FP_LR 0xa9807bfdu /* stp x29, x30, [sp, #-n]! */
+#define RULES_MOV_FP_SP 0x910003fdu /* mov x29, sp */
+#define RULES_PACIASP 0xd503233fu
+#define RULES_RET 0xd65f03c0u
+#define RULES_RETAA 0xd65f0bffu
+
+/*
+ * To the caller of an interrupted function that has no frame yet, or none any more: the frame pointer is its caller's, so the
+ * record there would skip that one. False: the function has its frame.
+ */
+static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
+  uint64_t record[2], words;
+  onstack_code_range range = {0, 0};
+  const uint64_t at = cursor->pc - 4;
+  if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
+      !onstack_code_is_known(cursor->lr - 1, &range))
+    return false;
+  /* A frame that is linked already tells the same caller, and its frame pointer. */
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
+    return false;
+  if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
+  const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);
+  if (code == RULES_MOV_FP_SP && (before & RULES_STP_MASK) == RULES_STP_FP_LR)
+    cursor->sp += 8 * (128 - (before >> 15 & 127)); /* its immediate is negative */
+  else if ((code & RULES_STP_MASK) != RULES_STP_FP_LR && code != RULES_PACIASP && code != RULES_RET && code != RULES_RETAA)
+    return false;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
   if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_by_frame_pointer(cursor);
+  if (cursor->described && cursor->exact) return ONSTACK_TRUNCATED_NO_RULE;
+  return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
 }
 
 #endif
@@ -8043,11 +8117,44 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
   return true;
 }
 
+#define RULES_STP_MASK 0xffc07fffu
+#define RULES_STP_FP_LR 0xa9807bfdu /* stp x29, x30, [sp, #-n]! */
+#define RULES_MOV_FP_SP 0x910003fdu /* mov x29, sp */
+#define RULES_PACIASP 0xd503233fu
+#define RULES_RET 0xd65f03c0u
+#define RULES_RETAA 0xd65f0bffu
+
+/*
+ * To the caller of an interrupted function that has no frame yet, or none any more: the frame pointer is its caller's, so the
+ * record there would skip that one. False: the function has its frame.
+ */
+static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
+  uint64_t record[2], words;
+  onstack_code_range range = {0, 0};
+  const uint64_t at = cursor->pc - 4;
+  if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
+      !onstack_code_is_known(cursor->lr - 1, &range))
+    return false;
+  /* A frame that is linked already tells the same caller, and its frame pointer. */
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
+    return false;
+  if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
+  const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);
+  if (code == RULES_MOV_FP_SP && (before & RULES_STP_MASK) == RULES_STP_FP_LR)
+    cursor->sp += 8 * (128 - (before >> 15 & 127)); /* its immediate is negative */
+  else if ((code & RULES_STP_MASK) != RULES_STP_FP_LR && code != RULES_PACIASP && code != RULES_RET && code != RULES_RETAA)
+    return false;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
   if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_by_frame_pointer(cursor);
+  if (cursor->described && cursor->exact) return ONSTACK_TRUNCATED_NO_RULE;
+  return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
 }
 
 #endif
@@ -23599,6 +23706,7 @@ static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_pr
 static void profile_want_names(onstack_profile *profile, const onstack_profile_stack *stack) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
     const uint64_t address = stack->frames[i];
+    if (onstack_is_interpreted(address)) continue; /* it has its name */
     const onstack_profile_mapping *mapping = onstack_profile_maps_find(profile->sight.maps, address);
     const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
     if (!library && address != ONSTACK_MAPS_UNKNOWN) onstack_kept_names_want(&profile->stacks->names, address);

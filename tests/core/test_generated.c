@@ -3,8 +3,10 @@
 #include "support.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 TestSuite(generated, .init = t_setup);
@@ -161,6 +163,44 @@ Test(generated, is_followed_from_its_first_instruction_on) {
   cr_assert_geq(s.samples, 20);
   cr_assert_geq(s.whole * 100, s.samples * 95, "%lu of %lu", (unsigned long)s.whole, (unsigned long)s.samples);
 }
+
+#if defined(__x86_64__)
+/* Each instruction of the inner function, its prologue and epilogue as well: who called it, and who called that. */
+typedef struct stepped {
+  uint64_t steps, inside, without_caller;
+} stepped;
+static stepped steps;
+
+static void step(int signal, siginfo_t *info, void *context) {
+  ucontext_t *at = context;
+  const uint64_t pc = (uint64_t)at->uc_mcontext.gregs[REG_RIP];
+  uint64_t frames[64];
+  onstack_registers registers;
+  (void)signal, (void)info;
+  steps.steps++;
+  if (pc - (code_at + SPIN_AT) >= sizeof(spin_code)) return;
+  steps.inside++;
+  onstack_traceback_interrupted(context, &registers);
+  const uint32_t count = onstack_traceback_walk(&registers, frames, 64);
+  steps.without_caller += count < 3 || frames[0] != pc || frames[1] - code_at >= sizeof(call_code);
+}
+
+Test(generated, keeps_the_caller_of_each_of_its_instructions) {
+  uint8_t both[SPIN_AT + sizeof(spin_code)] = {0};
+  memcpy(both, call_code, sizeof(call_code));
+  memcpy(both + SPIN_AT, spin_code, sizeof(spin_code));
+  uint8_t *code = code_of(both, sizeof(both));
+  void (*call)(void *, uint64_t) = (void (*)(void *, uint64_t))(void *)code;
+  struct sigaction action = {.sa_sigaction = step, .sa_flags = SA_SIGINFO};
+  cr_assert_eq(sigaction(SIGTRAP, &action, NULL), 0);
+  cr_assert_eq(onstack_traceback_prepare(), 0);
+  __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+  call(code + SPIN_AT, 3);
+  __asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+  cr_assert_gt(steps.inside, 8);
+  cr_assert_eq(steps.without_caller, 0, "%lu of %lu", (unsigned long)steps.without_caller, (unsigned long)steps.inside);
+}
+#endif
 
 Test(generated, is_no_root_for_rules) { end_of_the_chain("rules"); }
 Test(generated, is_no_root_for_frame_pointers) { end_of_the_chain("frame_pointer"); }

@@ -7,7 +7,7 @@ static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, ui
   return address - range->low < range->high - range->low;
 }
 
-ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+ONSTACK_HANDLER bool onstack_code_is_known(uint64_t address, onstack_code_range *last) {
   if (address - last->low < last->high - last->low) return true;
   const uint32_t begun = onstack_seqlock_begin(&onstack_code.lock);
   uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
@@ -29,6 +29,11 @@ ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_r
     *last = found;
     return true;
   }
+  return false;
+}
+
+ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+  if (onstack_code_is_known(address, last)) return true;
   onstack_store_relaxed(&onstack_code.stale, 1u);
   return false;
 }

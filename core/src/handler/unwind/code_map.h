@@ -87,6 +87,8 @@ ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
  * in that moment keeps its frames. Signal-safe.
  */
 ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
+/* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_is_known(uint64_t address, onstack_code_range *last);
 
 /* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);

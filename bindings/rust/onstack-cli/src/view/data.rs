@@ -183,7 +183,8 @@ pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> Stri
         });
     });
     data.write_nodes(&mut bytes, &order, &number);
-    let sides: Vec<_> = [Some((&sums, 1.0)), others.as_ref().map(|sums| (sums, factor))].into_iter().flatten().collect();
+    let sides: Vec<_> =
+        [Some((&sums, 1.0)), others.as_ref().map(|sums| (sums, factor))].into_iter().flatten().collect();
     bytes.list(sides.into_iter(), |bytes, (sums, factor)| write_sums(bytes, sums, factor, &number));
     bytes.packed()
 }

@@ -95,11 +95,44 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
   return true;
 }
 
+#define RULES_STP_MASK 0xffc07fffu
+#define RULES_STP_FP_LR 0xa9807bfdu /* stp x29, x30, [sp, #-n]! */
+#define RULES_MOV_FP_SP 0x910003fdu /* mov x29, sp */
+#define RULES_PACIASP 0xd503233fu
+#define RULES_RET 0xd65f03c0u
+#define RULES_RETAA 0xd65f0bffu
+
+/*
+ * To the caller of an interrupted function that has no frame yet, or none any more: the frame pointer is its caller's, so the
+ * record there would skip that one. False: the function has its frame.
+ */
+static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
+  uint64_t record[2], words;
+  onstack_code_range range = {0, 0};
+  const uint64_t at = cursor->pc - 4;
+  if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
+      !onstack_code_is_known(cursor->lr - 1, &range))
+    return false;
+  /* A frame that is linked already tells the same caller, and its frame pointer. */
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
+    return false;
+  if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
+  const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);
+  if (code == RULES_MOV_FP_SP && (before & RULES_STP_MASK) == RULES_STP_FP_LR)
+    cursor->sp += 8 * (128 - (before >> 15 & 127)); /* its immediate is negative */
+  else if ((code & RULES_STP_MASK) != RULES_STP_FP_LR && code != RULES_PACIASP && code != RULES_RET && code != RULES_RETAA)
+    return false;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
   if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_by_frame_pointer(cursor);
+  if (cursor->described && cursor->exact) return ONSTACK_TRUNCATED_NO_RULE;
+  return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
 }
 
 #endif

@@ -68,10 +68,44 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
   return true;
 }
 
+/* `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind a push. */
+static ONSTACK_HANDLER bool rules_is_edge(const uint8_t *code, bool linked) {
+  if (linked)
+    return code[-1] == 0x55 && ((code[0] == 0x48 && code[1] == 0x89 && code[2] == 0xe5) ||
+                                (code[0] == 0x48 && code[1] == 0x8b && code[2] == 0xec));
+  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
+  if (code[0] == 0xf3) code++;
+  return code[0] == 0x55 || code[0] == 0xc3 || code[0] == 0xc2;
+}
+
+/*
+ * To the caller of a function that has no frame yet, or none any more: the frame pointer is its caller's, so the record there
+ * would skip that one. False: the function has its frame. Its code is looked at (a microsecond) only where the stack looks
+ * like it, as a mere number seldom does.
+ */
+static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
+  uint64_t words[2];
+  onstack_code_range range = {0, 0};
+  if (!cursor->exact || !cursor->memory->copy_works || !onstack_memory_read_pair(cursor->memory, cursor->sp, words))
+    return false;
+  const bool linked = words[0] == cursor->fp;
+  const uint64_t back = words[linked], cfa = cursor->sp + (linked ? 16 : 8);
+  if (!onstack_address_plausible(back) || !onstack_code_is_known(back - 1, &range)) return false;
+  const uint64_t at = (cursor->pc - linked) & ~(uint64_t)7; /* all bytes that are looked at are in the pair */
+  if (!onstack_memory_copy_pair(at, words) || !rules_is_edge((const uint8_t *)words + (cursor->pc - at), linked))
+    return false;
+  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
+  cursor->sp = cfa;
+  cursor->pc = back;
+  cursor->exact = false;
+  return true;
+}
+
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
-  if (!cursor->described || !cursor->exact) return rules_step_by_frame_pointer(cursor);
+  if (!cursor->described || !cursor->exact)
+    return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
   return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
 }
 
