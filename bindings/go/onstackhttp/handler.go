@@ -160,20 +160,17 @@ func (h *handler) parse(r *http.Request) (profileRequest, error) {
 		request.clock = clock
 		request.options = append(request.options, onstack.WithClock(clock))
 	}
-	if limit := writeTimeout(r); limit > 0 && request.duration >= limit {
-		return request, fmt.Errorf("onstack: %v is more than this server's WriteTimeout of %v allows: ask for less with "+
-			"?seconds=, or raise WriteTimeout", request.duration, limit)
-	}
-	return request, nil
+	return request, withinWriteTimeout(r, request.duration)
 }
 
-// writeTimeout is the time after which the server would cut the answer off; 0: never.
-func writeTimeout(r *http.Request) time.Duration {
+// withinWriteTimeout is the error where the server would cut the answer off.
+func withinWriteTimeout(r *http.Request, duration time.Duration) error {
 	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
-	if !ok {
-		return 0
+	if !ok || server.WriteTimeout <= 0 || duration < server.WriteTimeout {
+		return nil
 	}
-	return server.WriteTimeout
+	return fmt.Errorf("onstack: %v is more than this server's WriteTimeout of %v allows: ask for less with "+
+		"?seconds=, or raise WriteTimeout", duration, server.WriteTimeout)
 }
 
 // serve answers, unless there is an error to be told. By then the request is none of those that have a profile.

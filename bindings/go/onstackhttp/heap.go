@@ -68,8 +68,10 @@ func parseHeap(r *http.Request) (question heapQuestion, err error) {
 	if question.length, err = wholeSeconds(r, "seconds", heapLongest); err != nil {
 		return question, err
 	}
-	question.older, err = wholeSeconds(r, "older", math.MaxInt64)
-	return question, err
+	if question.older, err = wholeSeconds(r, "older", math.MaxInt64); err != nil {
+		return question, err
+	}
+	return question, withinWriteTimeout(r, question.length)
 }
 
 // wholeSeconds are 0 where the request has no such parameter.

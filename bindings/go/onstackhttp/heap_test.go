@@ -6,9 +6,9 @@ package onstackhttp
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
@@ -46,21 +46,27 @@ func heapOf(p *profile.Profile, function string) (sum int64) {
 }
 
 func TestHeapOverPprof(t *testing.T) {
-	server := httptest.NewServer(OverPprof(http.NotFoundHandler()))
-	defer server.Close()
-	url := server.URL + "/debug/pprof/heap"
+	const writeTimeout = 3 * time.Second
+	server := serveBy(t, writeTimeout, OverPprof(http.NotFoundHandler()))
+	url := server + "/debug/pprof/heap"
 	heapGrows()
+	if got := heapOf(heapAsk(t, url+"?debug=0&gc=1"), "heapGrows"); got < 16<<20 {
+		t.Errorf("debug=0: %d bytes in use of 16 MiB", got)
+	}
+	if response, body := get(t, url+"?seconds=4"); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "WriteTimeout of 3s") {
+		t.Errorf("longer than the server writes: %s %q", response.Status, body)
+	}
 	if got := heapOf(heapAsk(t, url+"?gc=1"), "heapGrows"); got < 16<<20 {
 		t.Errorf("%d bytes in use of 16 MiB", got)
 	}
-	if p := heapAsk(t, server.URL+"/debug/pprof/allocs?gc=1"); p.DefaultSampleType != "alloc_space" || heapOf(p, "heapGrows") < 16<<20 {
+	if p := heapAsk(t, server+"/debug/pprof/allocs?gc=1"); p.DefaultSampleType != "alloc_space" || heapOf(p, "heapGrows") < 16<<20 {
 		t.Errorf("allocs: %s, %d bytes in use", p.DefaultSampleType, heapOf(p, "heapGrows"))
 	}
 	// A delta has nothing of what was there before.
 	if got := heapOf(heapAsk(t, url+"?gc=1&seconds=1"), "heapGrows"); got != 0 {
 		t.Errorf("%d bytes have grown in a second without work", got)
 	}
-	if response, body := get(t, server.URL+"/debug/pprof/memory"); response.StatusCode != http.StatusOK ||
+	if response, body := get(t, server+"/debug/pprof/memory"); response.StatusCode != http.StatusOK ||
 		!strings.Contains(body, "resident\n") || !strings.Contains(body, "Go, in use\n") {
 		t.Errorf("memory: %s %s", response.Status, body)
 	}

@@ -4,6 +4,7 @@ package onstackhttp
 
 import (
 	"net/http"
+	"slices"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
 )
@@ -31,7 +32,8 @@ func OverPprofBy(next, ours http.Handler) http.Handler {
 		switch r.URL.Path {
 		case "/debug/pprof/profile", "/debug/pprof/onstack":
 		case "/debug/pprof/heap", "/debug/pprof/allocs":
-			if serve = onlyGet(heap); r.FormValue("debug") != "" {
+			// net/http/pprof takes debug=0 for none.
+			if serve = onlyGet(heap); !slices.Contains([]string{"", "0"}, r.FormValue("debug")) {
 				serve = next.ServeHTTP
 			}
 		case "/debug/pprof/memory":
