@@ -7379,6 +7379,11 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_BAD_RETURN;
       break;
     }
+    /* Accepted only since the ranges are being written: it may be any number. */
+    if (return_address - last.low >= last.high - last.low) {
+      why = ONSTACK_TRUNCATED_PENDING;
+      break;
+    }
     if (count == walk->capacity) {
       why = ONSTACK_TRUNCATED_DEPTH;
       break;

@@ -2,6 +2,7 @@
 /* Which addresses may be code: the look-up alone, against /proc/self/maps, and when mappings change. */
 #include "control/unwind/code_map_update.h"
 #include "handler/unwind/code_map.h"
+#include "handler/unwind/walk.h"
 #include "support.h"
 
 #include <dlfcn.h>
@@ -78,6 +79,23 @@ Test(code_map, it_says_what_the_kernel_says) {
     cr_assert_lt(onstack_code.ranges[i].low, onstack_code.ranges[i].high);
     if (i) cr_assert_lt(onstack_code.ranges[i - 1].high, onstack_code.ranges[i].low, "sorted, disjoint, merged");
   }
+}
+
+/* Until they are written nobody knows whether the number beside a frame pointer is code. */
+Test(code_map, a_rewrite_makes_no_frames) {
+  static onstack_thread nobody;
+  uint64_t frames[8], record[2] = {0, 0x7000deadbeef};
+  onstack_memory memory = {.reader = &onstack_reader_copy, .thread = &nobody, .copy_works = true};
+  const onstack_registers registers = {.pc = 0x100010, .sp = (uint64_t)(uintptr_t)record, .fp = (uint64_t)(uintptr_t)record};
+  const onstack_walk walk = {.registers = &registers, .memory = &memory, .frames = frames, .capacity = 8};
+  set_ranges(2, 0x100000, 0x1000, 0x3000);
+  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_frame_pointer, &walk);
+  cr_assert_eq(result.frame_count, 1);
+  cr_assert_eq(result.truncation, ONSTACK_TRUNCATED_BAD_RETURN);
+  onstack_code.lock.sequence = 1;
+  result = onstack_walk_run(&onstack_unwinder_frame_pointer, &walk);
+  cr_assert_eq(result.frame_count, 1, "%u frames", result.frame_count);
+  cr_assert_eq(result.truncation, ONSTACK_TRUNCATED_PENDING);
 }
 
 Test(code_map, new_code_is_found_and_gone_code_forgotten) {
