@@ -57,6 +57,9 @@ static const struct {
                          "larger"},
     {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame"},
     {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
+    {"heap_untracked",
+     "sampled blocks without a place among those in use (heap_objects): they are in alloc and never in inuse; "
+     "raise it, or the bytes between two samples"},
     {"threads_unarmed",
      "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
      "pending signals (ulimit -i)"},

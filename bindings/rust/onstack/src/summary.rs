@@ -9,7 +9,7 @@ use crate::losses::{self, ModuleStats};
 use crate::message::ProfileMessage;
 use crate::plain::{plain, Plain};
 use crate::stacks::{is_named, Stacks};
-use crate::stats::COUNTERS;
+use crate::stats::{COUNTERS, HEAP};
 
 /// How the stacks were found, what has names, what was cut and what was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,10 +108,15 @@ fn sorted(sums: HashMap<String, i64>) -> Vec<(String, i64)> {
     sums
 }
 
+/// The heap's stand in a comment of their own, where the session's structure calls them `heap_untracked` and so on.
 fn counters(profile: &ProfileMessage) -> BTreeMap<String, String> {
-    let comments = profile.comment.iter().filter_map(|&index| profile.text(index).strip_prefix(COUNTERS));
-    let words = comments.flat_map(str::split_whitespace);
-    words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    let comments = || profile.comment.iter().map(|&index| profile.text(index));
+    let of = |begin, prefix: &'static str| {
+        let words = comments().filter_map(move |comment| comment.strip_prefix(begin)).flat_map(str::split_whitespace);
+        let pairs = words.filter_map(|word: &str| word.split_once('='));
+        pairs.map(move |(key, value)| (format!("{prefix}{key}"), value.to_owned()))
+    };
+    of(COUNTERS, "").chain(of(HEAP, "heap_")).collect()
 }
 
 impl fmt::Display for Summary {
@@ -211,6 +216,8 @@ mod tests {
         let mut profile = Profile::from_folded(text).unwrap();
         profile.add_comment("onstack.stats ticks=12 recorded=10 dropped_ring_full=2 blocked=0");
         assert!(!profile.summary().to_string().contains("let them take it"));
+        profile.add_comment("onstack.heap interval=524288 untracked=7 reused=0");
+        assert!(profile.summary().to_string().contains("heap_untracked: sampled blocks without a place"));
         profile.add_comment("onstack.stats blocked=1");
         let summary = profile.summary();
         assert_eq!((summary.stacks, summary.total, summary.named, summary.deepest), (3, 10, 7, 2));
