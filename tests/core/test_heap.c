@@ -10,13 +10,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-
-#ifndef AT_MINSIGSTKSZ
-#define AT_MINSIGSTKSZ 51
-#endif
 
 TestSuite(heap, .init = t_setup);
 
@@ -272,27 +267,29 @@ Test(heap, another_one_begins_once_a_stop_has_returned) {
 /* A handler that allocates on an alternate stack which holds it, and no walk. What lies below the stack stays as it is. */
 #define HEAP_PAINT 0xa5
 #define HEAP_REGION ((size_t)64 << 10)
+static uintptr_t heap_handler_at; /* its frame, below the kernel's */
 static void heap_handler(int signal) {
   (void)signal;
+  heap_handler_at = (uintptr_t)__builtin_frame_address(0);
   heap_give(100);
 }
 
 Test(heap, a_small_signal_stack_costs_the_sample_and_nothing_else) {
-  const size_t small = (getauxval(AT_MINSIGSTKSZ) ? getauxval(AT_MINSIGSTKSZ) : MINSIGSTKSZ) + 600;
   uint8_t *region = mmap(NULL, HEAP_REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   struct sigaction action = {.sa_handler = heap_handler, .sa_flags = SA_ONSTACK};
   onstack_profile *profile = profile_of(NULL);
   onstack_stats stats;
   onstack_session *session = heap_start(profile, 1, 0);
   cr_assert_eq(sigaction(SIGUSR1, &action, NULL), 0);
+  size_t bytes = HEAP_REGION / 2;
   for (int i = 0; i < 2; i++) {
-    const size_t bytes = i == 0 ? small : HEAP_REGION / 2;
     const stack_t alternate = {.ss_sp = region + HEAP_REGION - bytes, .ss_size = bytes};
     memset(region, HEAP_PAINT, HEAP_REGION);
     cr_assert_eq(sigaltstack(&alternate, NULL), 0);
     raise(SIGUSR1);
     for (size_t b = 0; b < HEAP_REGION - bytes; b++)
       cr_assert_eq(region[b], HEAP_PAINT, "%zu below", HEAP_REGION - bytes - b);
+    bytes = (uintptr_t)region + HEAP_REGION - heap_handler_at + 600;
   }
   const heap_sums sums = heap_finish(session, profile, &stats);
   cr_assert_eq(sums.columns[1], 100);
