@@ -23,8 +23,9 @@
 // the passes of the runtime apart by a trial at the program's start; where a Go version does not let it, texts are as the
 // runtime alone makes them. Profiles and runtime.Callers are not concerned.
 //
-// Names are kept by address: where a library is closed and another one comes to lie in its place, its functions go by the
-// names of the first one, until code is met that no library had, or onstack.PrepareTraceback is called.
+// Names and unwind tables are kept by address: where a library is closed and another one comes to lie in its place, its
+// functions go by the names of the first one, and a caller can be missing, until code is met that no library had, or
+// onstack.PrepareTraceback is called.
 //
 // A stack has at most 32 native frames, which is the runtime's limit. Names are those of the symbol table: `go tool
 // pprof` demangles them, panics show them raw. A program may have one such package: the runtime panics at the
