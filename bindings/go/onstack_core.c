@@ -2929,8 +2929,8 @@ ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
 
 /*
  * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
- * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted: a walk
- * in that moment keeps its frames. Signal-safe.
+ * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted, and
+ * *last does not hold it. Signal-safe.
  */
 ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
 /* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
@@ -7677,14 +7677,17 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
   return true;
 }
 
-/* `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind a push. */
+static ONSTACK_HANDLER bool rules_is_move(const uint8_t *code) { /* mov %rsp,%rbp */
+  return code[0] == 0x48 && ((code[1] == 0x89 && code[2] == 0xe5) || (code[1] == 0x8b && code[2] == 0xec));
+}
+
+/* A prologue's `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind the push. A push without
+   it may stand anywhere, where RBP is any number. */
 static ONSTACK_HANDLER bool rules_is_edge(const uint8_t *code, bool linked) {
-  if (linked)
-    return code[-1] == 0x55 && ((code[0] == 0x48 && code[1] == 0x89 && code[2] == 0xe5) ||
-                                (code[0] == 0x48 && code[1] == 0x8b && code[2] == 0xec));
+  if (linked) return code[-1] == 0x55 && rules_is_move(code);
   if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
   if (code[0] == 0xf3) code++;
-  return code[0] == 0x55 || code[0] == 0xc3 || code[0] == 0xc2;
+  return (code[0] == 0x55 && rules_is_move(code + 1)) || code[0] == 0xc3;
 }
 
 /*
@@ -7948,14 +7951,11 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
  * record there would skip that one. False: the function has its frame.
  */
 static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
-  uint64_t record[2], words;
+  uint64_t words;
   onstack_code_range range = {0, 0};
   const uint64_t at = cursor->pc - 4;
   if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
       !onstack_code_is_known(cursor->lr - 1, &range))
-    return false;
-  /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
     return false;
   if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
   const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);
@@ -8134,14 +8134,11 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
  * record there would skip that one. False: the function has its frame.
  */
 static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
-  uint64_t record[2], words;
+  uint64_t words;
   onstack_code_range range = {0, 0};
   const uint64_t at = cursor->pc - 4;
   if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
       !onstack_code_is_known(cursor->lr - 1, &range))
-    return false;
-  /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
     return false;
   if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
   const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);

@@ -91,7 +91,12 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	}
 	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now(), labels: labels,
 		heap: c.clock == ClockHeap}
-	if code := int(C.onstack_session_start(&options, &s.handle)); code < 0 {
+	code := int(C.onstack_session_start(&options, &s.handle))
+	if refused := code == -int(syscall.EAGAIN) || code == -int(syscall.EPERM); refused && !inLibrary() && options.threads == C.ONSTACK_ON {
+		options.threads = C.ONSTACK_OFF // polls look less often, and are better than nothing
+		code = int(C.onstack_session_start(&options, &s.handle))
+	}
+	if code < 0 {
 		return nil, optionError(code, C.GoString(C.onstack_options_fault(&options)))
 	}
 	go s.drain()

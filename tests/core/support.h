@@ -29,6 +29,17 @@ void t_deadline(unsigned seconds);
 /* Rounds of the tests that look for a race: ONSTACK_TEST_REPEAT, else 2. */
 unsigned t_repeat(void);
 
+/* The kernel refuses a smaller alternate stack (MINSIGSTKSZ of its headers, asm-generic and x86; libc's may be larger). Where
+   frames are small, as on processors without AVX-512, it holds more than one. */
+static inline __attribute__((unused)) size_t t_alternate_bytes(size_t wanted) {
+#if defined(__x86_64__)
+  const size_t least = 2048;
+#else
+  const size_t least = 5120;
+#endif
+  return wanted < least ? least : wanted;
+}
+
 /* ---- time ---- */
 
 double t_thread_cpu(void);  /* CPU seconds of the calling thread */

@@ -289,7 +289,7 @@ Test(heap, a_small_signal_stack_costs_the_sample_and_nothing_else) {
     raise(SIGUSR1);
     for (size_t b = 0; b < HEAP_REGION - bytes; b++)
       cr_assert_eq(region[b], HEAP_PAINT, "%zu below", HEAP_REGION - bytes - b);
-    bytes = (uintptr_t)region + HEAP_REGION - heap_handler_at + 600;
+    bytes = t_alternate_bytes((uintptr_t)region + HEAP_REGION - heap_handler_at + 600);
   }
   const heap_sums sums = heap_finish(session, profile, &stats);
   cr_assert_eq(sums.columns[1], 100);

@@ -198,7 +198,7 @@ Test(stack_use, the_room_that_was_asked_for_is_there) {
   least_room = SIZE_MAX;
   size_t empty = baseline();
   onstack_session *session = t_start(&options);
-  for (size_t bytes = empty + 200; bytes < empty + 2600; bytes += 100) {
+  for (size_t bytes = t_alternate_bytes(empty + 200); bytes < empty + 2600; bytes += 100) {
     pthread_t thread;
     pthread_create(&thread, NULL, burn_on_stack_of, &bytes);
     pthread_join(thread, NULL);
@@ -241,7 +241,7 @@ static void *burn_on_tiny(void *data) {
 }
 
 static onstack_stats on_tiny_stack(size_t more, uint32_t forward) {
-  tiny t = {.bytes = baseline() + more, .forward = forward};
+  tiny t = {.bytes = t_alternate_bytes(baseline() + more), .forward = forward};
   onstack_options options = t_options(1000, NULL, NULL);
   onstack_session *session = t_start(&options);
   pthread_t thread;

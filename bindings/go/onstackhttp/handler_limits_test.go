@@ -65,7 +65,17 @@ func TestClientsLeaveSessionsToTheProcess(t *testing.T) {
 	waitFor(t, "not all clients have a session", func() bool { return running() == defaultMaxConcurrent })
 	wantRefused(t, url, http.StatusTooManyRequests, "4 profiles are being taken over HTTP already")
 	wantRefused(t, other, http.StatusTooManyRequests, "HandlerOptions.MaxConcurrent")
-	wantRefused(t, dumps, http.StatusTooManyRequests, "4 profiles are being taken over HTTP already")
+	if response, body := get(t, dumps); response.StatusCode != http.StatusOK {
+		t.Errorf("a dump beside them: %s %s", response.Status, body)
+	}
+	later := time.Now().Add(time.Hour)
+	for range mostAnswers - defaultMaxConcurrent {
+		answering.enter(later, mostAnswers)
+	}
+	wantRefused(t, dumps, http.StatusTooManyRequests, "6 profiles and dumps are being made over HTTP already")
+	for range mostAnswers - defaultMaxConcurrent {
+		answering.leave(later)
+	}
 	var own []*onstack.Profile
 	for range maxSessions - defaultMaxConcurrent {
 		p, err := onstack.Start()

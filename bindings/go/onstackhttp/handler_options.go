@@ -63,7 +63,8 @@ func (o *HandlerOptions) complete() error {
 	return nil
 }
 
-// withinMaxRate is for the rate where neither the request nor Profile says one: the clock's own is left alone if it may be.
+// withinMaxRate is for the rate where neither the request nor Profile says one: that of the clock which the request names is
+// left alone if it may be.
 func (o *HandlerOptions) withinMaxRate(clock onstack.Clock) []onstack.Option {
 	rate := onstack.DefaultRate
 	if clock == onstack.ClockWall {

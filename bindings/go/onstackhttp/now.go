@@ -39,17 +39,21 @@ func serveNow(w http.ResponseWriter, write func(io.Writer) error, file string) {
 // memory serves onstack.WriteMemory.
 func memory(w http.ResponseWriter, _ *http.Request) { serveNow(w, onstack.WriteMemory, "") }
 
-// dumpDuration is more than most dumps take.
-const dumpDuration = time.Second
+// dumpDuration is more than most dumps take, and mostAnswers how many of them and of profiles are made at once: a process that
+// hangs can be asked while four profiles are taken, and has sessions left for itself.
+const (
+	dumpDuration = time.Second
+	mostAnswers  = 6
+)
 
 // threads serves onstack.DumpProfile; with debug=1 or more, as those of net/http/pprof, onstack.Dump. Each has a session
 // meanwhile, so it counts as a profile.
 func threads(w http.ResponseWriter, r *http.Request) {
 	over := time.Now().Add(dumpDuration)
-	if !answering.enter(over, defaultMaxConcurrent) {
+	if !answering.enter(over, mostAnswers) {
 		retryLater(w)
-		http.Error(w, fmt.Sprintf("onstack: %d profiles are being taken over HTTP already: ask again when they are done",
-			defaultMaxConcurrent), http.StatusTooManyRequests)
+		http.Error(w, fmt.Sprintf("onstack: %d profiles and dumps are being made over HTTP already: ask again when they are done",
+			mostAnswers), http.StatusTooManyRequests)
 		return
 	}
 	defer answering.leave(over)

@@ -182,10 +182,11 @@ impl Verdict {
         let _ = writeln!(
             text,
             "Recordings: {before} before, {after} after{}",
-            if before.min(after) < 2 {
-                "; of one recording a side nobody knows how recordings differ: give more (--before, --after)"
-            } else {
-                ""
+            match (before, after) {
+                (1, 1) => "; of one recording a side nobody knows how recordings differ: give more (--before, --after)",
+                _ if before + after < 6 =>
+                    "; so few hardly tell how recordings differ, and only large changes are found: give three a side or more",
+                _ => "",
             }
         );
         if markdown {

@@ -83,8 +83,8 @@ ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
 
 /*
  * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
- * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted: a walk
- * in that moment keeps its frames. Signal-safe.
+ * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted, and
+ * *last does not hold it. Signal-safe.
  */
 ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
 /* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */

@@ -107,14 +107,11 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
  * record there would skip that one. False: the function has its frame.
  */
 static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
-  uint64_t record[2], words;
+  uint64_t words;
   onstack_code_range range = {0, 0};
   const uint64_t at = cursor->pc - 4;
   if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
       !onstack_code_is_known(cursor->lr - 1, &range))
-    return false;
-  /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
     return false;
   if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
   const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);

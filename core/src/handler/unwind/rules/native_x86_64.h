@@ -68,14 +68,17 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
   return true;
 }
 
-/* `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind a push. */
+static ONSTACK_HANDLER bool rules_is_move(const uint8_t *code) { /* mov %rsp,%rbp */
+  return code[0] == 0x48 && ((code[1] == 0x89 && code[2] == 0xe5) || (code[1] == 0x8b && code[2] == 0xec));
+}
+
+/* A prologue's `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind the push. A push without
+   it may stand anywhere, where RBP is any number. */
 static ONSTACK_HANDLER bool rules_is_edge(const uint8_t *code, bool linked) {
-  if (linked)
-    return code[-1] == 0x55 && ((code[0] == 0x48 && code[1] == 0x89 && code[2] == 0xe5) ||
-                                (code[0] == 0x48 && code[1] == 0x8b && code[2] == 0xec));
+  if (linked) return code[-1] == 0x55 && rules_is_move(code);
   if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
   if (code[0] == 0xf3) code++;
-  return code[0] == 0x55 || code[0] == 0xc3 || code[0] == 0xc2;
+  return (code[0] == 0x55 && rules_is_move(code + 1)) || code[0] == 0xc3;
 }
 
 /*
