@@ -115,7 +115,7 @@ static void heap_meet(onstack_slot *slot, uint32_t number) {
    ticks (handler/tick/entry.c). A tenth of a microsecond, where a sample takes two. */
 static bool heap_has_room(const onstack_slot *slot) {
   const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  stack_t alternate;
+  stack_t alternate = {.ss_flags = 0};
   if (onstack_sys_call2(SYS_sigaltstack, 0, (long)&alternate) < 0 || !(alternate.ss_flags & SS_ONSTACK)) return true;
   return here - (uint64_t)(uintptr_t)alternate.ss_sp >= slot->stack_bytes;
 }
