@@ -10,10 +10,11 @@
 
 TestSuite(forward_stack, .init = t_setup);
 
-#ifdef __SANITIZE_ADDRESS__
-#define ALTERNATE_BYTES 16384u /* our handler is larger then, and two kernel frames of AVX-512 have 6 KiB */
-#else
 #define ALTERNATE_BYTES 8192u /* as a Rust thread has */
+#ifdef __SANITIZE_ADDRESS__
+#define STORM_BYTES (2 * ALTERNATE_BYTES) /* our handler is larger then, and two kernel frames of AVX-512 have 6 KiB */
+#else
+#define STORM_BYTES ALTERNATE_BYTES
 #endif
 #define BELOW_BYTES 262144u
 #define PAINT 0x5a
@@ -152,6 +153,7 @@ static void storm(bool from_a_newer_owner) {
   onstack_options options = t_options(100, NULL, NULL);
   pthread_t sender;
   cr_assert_eq(sigaction(SIGUSR1, &another, NULL), 0);
+  alternate_bytes = STORM_BYTES;
   if (from_a_newer_owner) alternate_bytes *= 4; /* it leaves signals open there, and two of them fill 8 KiB without us */
   use_alternate();
   cr_assert_eq(sigaction(SIGPROF, &plain, NULL), 0);
