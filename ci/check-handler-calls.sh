@@ -13,7 +13,7 @@ if [ -z "$listed" ] || [ -z "$used" ]; then
   exit 1
 fi
 if ! diff <(printf '%s\n' "$listed") <(printf '%s\n' "$used") >&2; then
-  echo "check-handler-calls: the table in $document (<) and core/src/handler, base/sys.h (>) differ: say there why the" \
+  echo "check-handler-calls: the table in $document (<) and core/src/handler, allocator, base/sys.h (>) differ: say there why the" \
     "call is safe inside a signal handler, or take it out" >&2
   exit 1
 fi

@@ -167,7 +167,7 @@ Test(generated, is_followed_from_its_first_instruction_on) {
 #if defined(__x86_64__)
 /* Each instruction of the inner function, its prologue and epilogue as well: who called it, and who called that. */
 typedef struct stepped {
-  uint64_t steps, inside, without_caller;
+  uint64_t inside, without_caller;
 } stepped;
 static stepped steps;
 
@@ -177,7 +177,6 @@ static void step(int signal, siginfo_t *info, void *context) {
   uint64_t frames[64];
   onstack_registers registers;
   (void)signal, (void)info;
-  steps.steps++;
   if (pc - (code_at + SPIN_AT) >= sizeof(spin_code)) return;
   steps.inside++;
   onstack_traceback_interrupted(context, &registers);

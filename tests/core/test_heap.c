@@ -179,29 +179,6 @@ Test(heap, an_address_that_comes_again_ends_what_had_it) {
   cr_assert_eq(sums.columns[3], 100);
 }
 
-Test(heap, one_session_at_a_time_and_none_leaves_a_trace) {
-  onstack_options options;
-  onstack_session *second;
-  const t_traces before = t_traces_now();
-  const struct onstack_kernel_sigaction action = t_action(SIGPROF);
-  for (int round = 0; round < 3; round++) {
-    onstack_profile *profile = profile_of(NULL);
-    onstack_session *session = heap_start(profile, 1, 0);
-    cr_assert_eq(t_action(SIGPROF).handler, action.handler, "no signal is caught");
-    onstack_options_init(&options, sizeof(options));
-    options.clock = ONSTACK_CLOCK_HEAP;
-    cr_assert_eq(onstack_session_start(&options, &second), ONSTACK_E_SESSIONS);
-    void *block = heap_give(8);
-    onstack_stats stats;
-    const heap_sums sums = heap_finish(session, profile, &stats);
-    cr_assert_eq(sums.columns[3], 8);
-    onstack_heap_freed(block);
-    heap_give(8);
-  }
-  const t_traces after = t_traces_now();
-  t_same_traces(&before, &after, "heap sessions");
-}
-
 static int heap_start_second(void) {
   onstack_options options;
   onstack_session *second;
@@ -211,6 +188,25 @@ static int heap_start_second(void) {
   const int result = onstack_session_start(&options, &second);
   if (result == 0) t_finish(second);
   return result;
+}
+
+Test(heap, one_session_at_a_time_and_none_leaves_a_trace) {
+  const t_traces before = t_traces_now();
+  const struct onstack_kernel_sigaction action = t_action(SIGPROF);
+  for (int round = 0; round < 3; round++) {
+    onstack_profile *profile = profile_of(NULL);
+    onstack_session *session = heap_start(profile, 1, 0);
+    cr_assert_eq(t_action(SIGPROF).handler, action.handler, "no signal is caught");
+    cr_assert_eq(heap_start_second(), ONSTACK_E_SESSIONS);
+    void *block = heap_give(8);
+    onstack_stats stats;
+    const heap_sums sums = heap_finish(session, profile, &stats);
+    cr_assert_eq(sums.columns[3], 8);
+    onstack_heap_freed(block);
+    heap_give(8);
+  }
+  const t_traces after = t_traces_now();
+  t_same_traces(&before, &after, "heap sessions");
 }
 
 Test(heap, a_second_one_is_refused_and_leaves_the_first_its_blocks) {

@@ -57,9 +57,15 @@ func threads(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer answering.leave(over)
-	if debug := r.FormValue("debug"); debug == "" || debug == "0" {
-		serveNow(w, onstack.DumpProfile, "threads")
+	if asksForText(r) {
+		serveNow(w, onstack.Dump, "")
 		return
 	}
-	serveNow(w, onstack.Dump, "")
+	serveNow(w, onstack.DumpProfile, "threads")
+}
+
+// asksForText is net/http/pprof's debug=1 or more.
+func asksForText(r *http.Request) bool {
+	debug := r.FormValue("debug")
+	return debug != "" && debug != "0"
 }

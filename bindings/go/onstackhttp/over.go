@@ -4,7 +4,6 @@ package onstackhttp
 
 import (
 	"net/http"
-	"slices"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
 )
@@ -32,8 +31,7 @@ func OverPprofBy(next, ours http.Handler) http.Handler {
 		switch r.URL.Path {
 		case "/debug/pprof/profile", "/debug/pprof/onstack":
 		case "/debug/pprof/heap", "/debug/pprof/allocs":
-			// net/http/pprof takes debug=0 for none.
-			if serve = onlyGet(heap); !slices.Contains([]string{"", "0"}, r.FormValue("debug")) {
+			if serve = onlyGet(heap); asksForText(r) {
 				serve = next.ServeHTTP
 			}
 		case "/debug/pprof/memory":

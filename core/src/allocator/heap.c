@@ -112,7 +112,7 @@ static void heap_meet(onstack_slot *slot, uint32_t number) {
 }
 
 /* A handler may allocate on an alternate stack that holds it, and no walk. Elsewhere nobody tells where the stack ends, as for
-   ticks (handler/tick/entry.c). A tenth of a microsecond, where a sample takes two. */
+   ticks (handler/tick/entry.c). */
 static bool heap_has_room(const onstack_slot *slot) {
   const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   stack_t alternate = {.ss_flags = 0};
@@ -120,17 +120,16 @@ static bool heap_has_room(const onstack_slot *slot) {
   return here - (uint64_t)(uintptr_t)alternate.ss_sp >= slot->stack_bytes;
 }
 
-static void heap_drop(onstack_slot *slot, size_t size) {
-  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, onstack_load_relaxed(&heap.interval));
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
-  onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight.objects);
-}
-
 /* Every signal is blocked: nobody else on this thread writes heap_own. */
 static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
   onstack_thread *record = heap_own.record;
   const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, onstack_load_relaxed(&heap.interval));
   uint64_t name[2];
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
+  if (!heap_has_room(slot)) {
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight.objects);
+    return;
+  }
   if (record)
     onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
   else
@@ -144,7 +143,6 @@ static void heap_record(onstack_slot *slot, const onstack_registers *registers, 
                                .flags = place == ONSTACK_LIVE_NONE ? ONSTACK_SAMPLE_UNTRACKED : 0,
                                .name = name,
                                .registers = registers};
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
   const uint64_t recorded = onstack_record(slot, &event);
   if (place == ONSTACK_LIVE_NONE) return;
   const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)heap_own.tid};
@@ -167,12 +165,8 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   /* What our own threads allocate is no business of the host's. */
   if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
   if (!heap_enter(&visit, number, met ? heap_own.record : NULL)) return;
-  if (heap_has_room(visit.slot)) {
-    if (!met) heap_meet(visit.slot, number);
-    heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
-  } else {
-    heap_drop(visit.slot, size);
-  }
+  if (!met) heap_meet(visit.slot, number);
+  heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
 }
 
