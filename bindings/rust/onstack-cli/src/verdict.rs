@@ -229,10 +229,11 @@ const FEW: [f64; 8] = [1909.86, 54.76, 18.71, 11.44, 8.69, 7.31, 6.50, 5.97];
 /// Stegun, 26.7.5). Without any, the ticks' law is all that is known.
 fn quantile(degrees: usize) -> f64 {
     let z = CERTAIN;
-    match degrees.checked_sub(1).map(|place| FEW.get(place)) {
-        None => return z,
-        Some(Some(&few)) => return few,
-        Some(None) => {}
+    if degrees == 0 {
+        return z;
+    }
+    if let Some(&few) = FEW.get(degrees - 1) {
+        return few;
     }
     let n = degrees as f64;
     let terms = [
