@@ -79,11 +79,12 @@ static uint64_t sampling_ticks_before(void) {
 }
 
 int onstack_sampling_start(const onstack_settings_of_preload *settings, int number) {
+  const onstack_profile_options kept = {.size = sizeof(kept), .timeline_bytes = settings->timeline ? ONSTACK_TIMELINE_BYTES : 0};
   onstack_options options;
   onstack_options_init(&options, sizeof(options));
   sampling.number = number;
   sampling.written = 0;
-  int result = onstack_profile_new(NULL, &sampling.profile);
+  int result = onstack_profile_new(&kept, &sampling.profile);
   options.frequency = settings->frequency;
   options.clock = settings->clock;
   options.interpreters = settings->interpreters ? ONSTACK_ON : ONSTACK_OFF;

@@ -148,6 +148,16 @@ static bool settings_read_interpreters(onstack_settings_of_preload *settings) {
   return settings_complain("ONSTACK_INTERPRETERS", value, "give 0 for native frames alone, or 1");
 }
 
+static bool settings_read_timeline(onstack_settings_of_preload *settings) {
+  const char *value = settings_get("ONSTACK_TIMELINE");
+  settings->timeline = value && strcmp(value, "1") == 0;
+  if (!value || settings->timeline || strcmp(value, "0") == 0) {
+    if (!settings->timeline || settings->kind != ONSTACK_KIND_ALLOCATION) return true;
+    return settings_complain("ONSTACK_TIMELINE", value, "a heap profile has no times of samples");
+  }
+  return settings_complain("ONSTACK_TIMELINE", value, "give 1 to keep the times of samples, or 0");
+}
+
 /* Children write over their parent's file where the name does not tell them apart, so then they are left out. */
 static bool settings_read_fork(onstack_settings_of_preload *settings) {
   const char *value = settings_get("ONSTACK_FORK");
@@ -209,7 +219,7 @@ static void settings_empty(const char *name, const char *filled, bool marked) {
 static bool settings_read_sampling(onstack_settings_of_preload *settings, const char *name, const char *value) {
   return settings_read_profile(settings, name, value) && settings_read_fork(settings) && settings_read_rate(settings) &&
          settings_read_clock(settings) && settings_read_heap(settings) && settings_read_interpreters(settings) &&
-         settings_read_others(settings);
+         settings_read_timeline(settings) && settings_read_others(settings);
 }
 
 /* Who forgot the file's name. Where it is there and empty, a parent keeps this process out. Said once: children inherit what is

@@ -26,6 +26,7 @@ typedef struct onstack_settings_of_preload {
   uint32_t heap_interval;              /* 0: the library's default */
   uint32_t heap_age_s;                 /* younger allocations do not count as in use */
   bool interpreters;                   /* frames of interpreted languages */
+  bool timeline;                       /* times of samples */
   onstack_clock clock;                 /* 0: the library's default */
   onstack_kind kind;                   /* of an empty profile; 0: CPU time */
   char unwinder[64];                   /* "": the library's default */

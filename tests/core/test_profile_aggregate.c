@@ -244,7 +244,7 @@ Test(profile_aggregate, options_are_checked) {
   cr_assert_null(profile);
   options = (onstack_profile_options){.size = sizeof(options), .thread_ids = 200};
   cr_assert_eq(onstack_profile_new(&options, &profile), ONSTACK_E_OPTIONS);
-  options = (onstack_profile_options){.size = sizeof(options), .reserved1 = 1};
+  options = (onstack_profile_options){.size = sizeof(options), .reserved0 = {1}};
   cr_assert_eq(onstack_profile_new(&options, &profile), ONSTACK_E_OPTIONS);
   options = (onstack_profile_options){.size = 0};
   cr_assert_eq(onstack_profile_new(&options, &profile), ONSTACK_E_OPTIONS);
@@ -262,7 +262,7 @@ Test(profile_aggregate, structures_of_other_versions) {
   longer.tail[15] = 1;
   cr_assert_eq(onstack_profile_new(&longer.known, &profile), ONSTACK_E_OPTIONS);
   /* An older caller's structure ends before max_stacks; what follows in memory is not ours to read. */
-  onstack_profile_options shorter = {.size = 8, .max_stacks = 1, .reserved1 = 77};
+  onstack_profile_options shorter = {.size = 8, .max_stacks = 1, .timeline_bytes = 77};
   profile = profile_of(&shorter);
   feed(profile, frames_a, 3);
   feed(profile, frames_b, 2);

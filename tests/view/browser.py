@@ -77,6 +77,12 @@ class Browser:
         pointer["actions"] = [move, {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
         self.ask("/actions", {"actions": [pointer]})
 
+    def drag(self, start, end):
+        pointer = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}}
+        move = lambda place: {"type": "pointerMove", "duration": 0, "x": round(place[0]), "y": round(place[1])}
+        pointer["actions"] = [move(start), {"type": "pointerDown", "button": 0}, move(end), {"type": "pointerUp", "button": 0}]
+        self.ask("/actions", {"actions": [pointer]})
+
     def picture(self, path):
         pathlib.Path(path).write_bytes(base64.b64decode(self.ask("/screenshot")))
 

@@ -22,15 +22,24 @@ def message(field, *parts):
     return varint(field << 3 | 2) + varint(len(body)) + body
 
 
+def times_of(microseconds):
+    """onstack.h says how they are written."""
+    since = [at - before for at, before in zip(microseconds, [0, *microseconds])]
+    return message(1000, *(varint((2 * step if step >= 0 else -2 * step - 1) << 1) for step in since))
+
+
 def write(path, types, samples):
-    """types: [(name, unit)]; samples: [(functions, root first, values, labels)]. A function is a name, or (name, file)."""
+    """types: [(name, unit)]; samples: [(functions, root first, values, labels)], and behind these, where it is known, when they
+    were taken, in microseconds since the start. A function is a name, or (name, file)."""
     strings, functions = {"": 0}, {}
     text = lambda word: strings.setdefault(word, len(strings))
     place = lambda name: functions.setdefault(name if isinstance(name, tuple) else (name, ""), len(functions) + 1)
     out = [message(1, number(1, text(name)), number(2, text(unit))) for name, unit in types]
-    for stack, values, labels in samples:
+    for stack, values, labels, *times in samples:
         locations = b"".join(varint(place(name)) for name in reversed(stack))
         told = [message(3, number(1, text(key)), number(2, text(value))) for key, value in labels.items()]
+        if times:
+            told.append(times_of(times[0]))
         out.append(message(2, message(1, locations), message(2, *map(varint, values)), *told))
     for (name, file), index in functions.items():
         out.append(message(4, number(1, index), message(4, number(1, index))))

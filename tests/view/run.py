@@ -252,6 +252,59 @@ def all_controls_have_names(place, browser):
     equal((len(named["combobox"]), len(named["searchbox"]), len(named["application"])), (3, 2, 1), f"controls {named}")
 
 
+# Four seconds: `early` in the first, `burst` in the first tenth of the third, `always` all the time.
+TIMED = [
+    (["main", "early"], [100, 1000 * MS], {"thread": "a"}, [10_000 * i for i in range(100)]),
+    (["main", "burst"], [10, 100 * MS], {"thread": "b"}, [2_000_000 + 10_000 * i for i in range(10)]),
+    (["main", "always"], [400, 4000 * MS], {"thread": "c"}, [10_000 * i for i in range(400)]),
+]
+
+
+def heat(browser, script):
+    return browser.run("const { heat } = window.onstackPage; return " + script)
+
+
+@case
+def a_range_of_time_has_its_own_flame_graph(place, browser):
+    browser.open(place.page("time", place.profile("time", TIMED)))
+    equal(heat(browser, "[heat.columns, heat.times.count, heat.times.microseconds]"), [4, 200, 20_000], "columns and cells")
+    equal(heat(browser, "[0, 100, 150].map((cell) => heat.cells[cell] / 1e6)"), [40, 40, 20], "values of cells")
+    equal(rows(browser)[2], ["always 784", "burst 20", "early 196"], "boxes of all time")
+    browser.picture(place.directory / "time.png")
+    left, top, wide, high = browser.run(
+        "const r = document.getElementById('heat').getBoundingClientRect(); return [r.left, r.top, window.onstackPage.heat.wide, r.height]"
+    )
+    browser.click_at(left + 2.5 * wide, top + 20)
+    equal(browser.text("#range"), "from 2.00 s to 3.00 s", "what a click chooses")
+    equal(browser.text("#total"), "cpu 1.10 s, 21.57 % of all", "total of a column")
+    equal(rows(browser)[2], ["always 909", "burst 91"], "boxes of a column")
+    bottom = top + high - 1
+    browser.drag((left + 2.5 * wide, bottom), (left + 2.5 * wide, bottom - 8))
+    equal(browser.text("#range"), "from 2.00 s to 2.10 s", "what a drag chooses")
+    equal(rows(browser)[2], ["always 500", "burst 500"], "boxes of a tenth of a second")
+    browser.click("#always")
+    equal((rows(browser)[2], browser.text("#range")), (["always 784", "burst 20", "early 196"], ""), "boxes of all time again")
+    browser.type("#focus", "early")
+    equal(heat(browser, "[0, 100].map((cell) => heat.cells[cell] / 1e6)"), [20, 0], "cells of one function")
+
+
+@case
+def time_is_chosen_by_keys(place, browser):
+    browser.open(place.page("timekeys", place.profile("timekeys", TIMED)))
+    walked = []
+    for key in ["Right", "Right", "Left"]:
+        browser.keys("#heat", key)
+        walked.append(browser.text("#range"))
+    equal(walked, ["from 0.00 s to 1.00 s", "from 1.00 s to 2.00 s", "from 0.00 s to 1.00 s"], "columns")
+    browser.keys("#heat", "\ue008" + "\ue014" + "\ue014")
+    equal(browser.text("#range"), "from 0.00 s to 3.00 s", "columns with Shift")
+    equal(browser.text("#total"), "cpu 4.10 s, 80.39 % of all", "their total")
+    browser.keys("#heat", "Escape")
+    equal((browser.text("#range"), browser.text("#total")), ("", "cpu 5.10 s"), "all time")
+    browser.open(place.page("timeless", place.profile("timeless")))
+    equal(browser.run("return document.getElementById('time').hidden"), True, "no map without times")
+
+
 @case
 def a_large_profile_opens_too(place, browser):
     """100,000 stacks of 30 functions; how long it takes is said, and not judged."""

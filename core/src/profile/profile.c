@@ -22,9 +22,10 @@ typedef struct profile_sums {
 } profile_sums;
 
 struct onstack_profile {
-  bool thread_names; /* these three never change */
+  bool thread_names; /* these four never change */
   bool thread_ids;
   size_t max_stacks;
+  uint32_t timeline_bytes;
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
   onstack_profile_sight sight;
@@ -59,8 +60,9 @@ static int profile_apply_options(onstack_profile *profile, const onstack_profile
   int error = !given ? 0 : onstack_sized_copy(&options, sizeof(options), 0, given);
   if (error == 0) error = onstack_switch_read(options.thread_names, &profile->thread_names);
   if (error == 0) error = onstack_switch_read(options.thread_ids, &profile->thread_ids);
-  if (options.reserved0[0] != 0 || options.reserved0[1] != 0 || options.reserved1 != 0) error = ONSTACK_E_OPTIONS;
+  if (options.reserved0[0] != 0 || options.reserved0[1] != 0) error = ONSTACK_E_OPTIONS;
   profile->max_stacks = options.max_stacks == 0 ? ONSTACK_PROFILE_DEFAULT_STACKS : options.max_stacks;
+  profile->timeline_bytes = options.timeline_bytes;
   return error;
 }
 
@@ -196,7 +198,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   profile_take_frames(profile, sample);
   key->frames = profile->frames;
   key->frame_count = sample->frame_count;
-  if (!profile->stacks) profile->stacks = onstack_profile_stacks_new();
+  if (!profile->stacks) profile->stacks = onstack_profile_stacks_new(profile->timeline_bytes, profile->start_ns);
   if (!profile->stacks) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
   if (error != 0) return error;
@@ -264,7 +266,8 @@ ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile *
   const onstack_profile_options options = {.size = sizeof(options),
                                            .thread_names = profile->thread_names ? ONSTACK_ON : ONSTACK_OFF,
                                            .thread_ids = profile->thread_ids ? ONSTACK_ON : ONSTACK_OFF,
-                                           .max_stacks = (uint32_t)profile->max_stacks};
+                                           .max_stacks = (uint32_t)profile->max_stacks,
+                                           .timeline_bytes = profile->timeline_bytes};
   int error = onstack_profile_new(&options, out);
   if (error != 0) return error;
   pthread_mutex_lock(&profile->lock);
@@ -354,6 +357,8 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only
   }
   for (size_t i = 0; i < stacks->names.count; i++) view->names[i] = stacks->names.items[i];
   view->name_count = stacks->names.count;
+  view->times_kept = stacks->timeline.kept;
+  view->times_lost = stacks->timeline.lost;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
     view->kinds |= 1u << kind;

@@ -23,6 +23,7 @@ typedef struct onstack_profile_view {
   onstack_profile_maps *maps;     /* a reference */
   onstack_kept_name *names;       /* own copy; the texts belong to `stacks` */
   size_t name_count;
+  uint64_t times_kept, times_lost; /* both 0: none were wanted, or there are no samples */
   bool thread_names;
   uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
   int64_t start_unix_ns;

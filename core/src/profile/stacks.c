@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-onstack_profile_stacks *onstack_profile_stacks_new(void) {
+onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
-  if (stacks) stacks->references = 1;
+  if (!stacks) return NULL;
+  stacks->references = 1;
+  stacks->timeline.room = timeline_bytes;
+  stacks->timeline.origin_ns = origin_ns;
+  stacks->timeline.wanted = timeline_bytes > 0;
   return stacks;
 }
 
@@ -20,6 +24,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_hash_release(&stacks->index);
   onstack_profile_held_release(&stacks->held);
   onstack_kept_names_release(&stacks->names);
+  onstack_profile_arena_release(&stacks->timeline.arena);
   free(stacks->items);
   free(stacks);
 }
@@ -66,6 +71,9 @@ static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const o
   return stack;
 }
 
+/* A time and a weight tell the value of these. */
+static bool stacks_kind_has_times(onstack_kind kind) { return kind == ONSTACK_KIND_CPU || kind == ONSTACK_KIND_WALL; }
+
 int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
                                  const onstack_sample *sample, size_t limit, bool *added) {
   uint32_t hash = stacks_hash(key);
@@ -86,6 +94,8 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   stack->samples++;
   stack->weight += sample->weight;
   stack->value += sample->value;
+  if (stacks->timeline.wanted && stacks_kind_has_times(sample->kind))
+    onstack_profile_times_add(&stacks->timeline, &stack->times, sample->time_ns, sample->weight);
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;

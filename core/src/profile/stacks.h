@@ -13,6 +13,7 @@
 #include "profile/generated/kept_names.h"
 #include "profile/hash_index.h"
 #include "profile/held.h"
+#include "profile/times.h"
 
 #include "onstack/onstack.h"
 
@@ -29,6 +30,7 @@ typedef struct onstack_profile_stack {
   char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
   const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
   uint32_t label_bytes;
+  onstack_profile_stack_times times;
   uint64_t samples;
   uint64_t weight;
   uint64_t value;
@@ -47,10 +49,12 @@ typedef struct onstack_profile_stacks {
   onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_held held;
   onstack_kept_names names;
+  onstack_profile_timeline timeline;
 } onstack_profile_stacks;
 
-/* Returns an empty store with one reference, NULL when memory is out. */
-ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
+/* Returns an empty store with one reference, NULL when memory is out. Times of samples are kept in `timeline_bytes`, since
+   `origin_ns`. */
+ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns);
 /* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
 ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
 ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);

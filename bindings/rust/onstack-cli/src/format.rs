@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use onstack::Profile;
 
 use crate::failure::Failure;
+use crate::timeline::{chrome, firefox, Timeline};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Format {
@@ -17,6 +18,10 @@ pub enum Format {
     Otlp,
     /// A line a stack, `main;f;g 12`
     Folded,
+    /// The Firefox Profiler's: threads over time, for profiler.firefox.com. Needs times of samples (`onstack record --timeline`)
+    Firefox,
+    /// Chrome's trace events: the same for ui.perfetto.dev and chrome://tracing
+    Chrome,
 }
 
 impl Format {
@@ -26,7 +31,14 @@ impl Format {
             Self::Pprof => "profile.pb.gz",
             Self::Otlp => "profile.otlp",
             Self::Folded => "profile.folded",
+            Self::Firefox => "profile.firefox.json",
+            Self::Chrome => "profile.trace.json",
         }
+    }
+
+    /// Whether it draws when samples were taken.
+    pub fn needs_times(self) -> bool {
+        matches!(self, Self::Firefox | Self::Chrome)
     }
 
     /// What would fail later.
@@ -43,6 +55,8 @@ impl Format {
 
     pub fn bytes(self, profile: &Profile, resource: &Resource, output: &Path) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
+        let timeline = || Timeline::new(profile).map_err(|why| Failure::new(output, why));
+        let title = output.file_name().unwrap_or_default().to_string_lossy();
         let written = match self {
             Self::Pprof => profile.write_pprof(&mut bytes),
             Self::Otlp => {
@@ -51,6 +65,8 @@ impl Format {
                 profile.write_otlp(&mut bytes, &pairs)
             }
             Self::Folded => profile.folded(&mut bytes),
+            Self::Firefox => return Ok(firefox::bytes(&timeline()?, &title)),
+            Self::Chrome => return Ok(chrome::bytes(&timeline()?)),
         };
         written.map(|()| bytes).map_err(|error| Failure::new(output, error))
     }

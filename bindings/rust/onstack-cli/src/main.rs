@@ -24,6 +24,7 @@ mod record;
 mod report;
 mod shape;
 mod terminal;
+mod timeline;
 mod trust;
 mod unit;
 mod verdict;

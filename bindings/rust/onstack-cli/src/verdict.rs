@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use onstack::plain::Plain;
-use onstack::view::View;
+use onstack::view::{Seen, View};
 use onstack::Profile;
 
 /// What is taken for chance: one false alarm in 100 comparisons of the same program with thirty functions above the limit, the
@@ -72,7 +72,7 @@ impl Run {
         let view = View::new(profile);
         let ticks = Ticks::new(&view);
         let mut run = Self { total: Sum::default(), functions: BTreeMap::new() };
-        view.each(|frames, _, values| {
+        view.each(|&Seen { frames, values, .. }| {
             let (value, ticks) = (values.get(ticks.shown).copied().unwrap_or(1) as f64, ticks.of(values));
             run.total.add(value, ticks);
             let names = frames.iter().take(if cum { frames.len() } else { 1 });

@@ -3,6 +3,7 @@
 
 mod data;
 mod encode;
+mod times;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -35,9 +36,10 @@ pub struct Arguments {
 /// The page's parts. They name no other file: the page is whole by itself.
 const PAGE: &str = include_str!("view/page.html");
 const STYLE: &str = include_str!("view/page.css");
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("view/decode.js"),
     include_str!("view/calls.js"),
+    include_str!("view/heat.js"),
     include_str!("view/graph.js"),
     include_str!("view/table.js"),
     include_str!("view/page.js"),

@@ -63,7 +63,7 @@ pub(crate) fn parse(text: &str) -> Result<ProfileMessage> {
         let frames = stack.split(';').rev();
         let location_id =
             frames.map(|name| *places.entry(name).or_insert_with(|| add_place(&mut message, name))).collect();
-        message.sample.push(Sample { location_id, value: vec![value], label: Vec::new() });
+        message.sample.push(Sample { location_id, value: vec![value], ..Sample::default() });
     }
     if message.sample.is_empty() {
         return Err(Error::Input("it holds no stacks; profile for longer, or while the program uses CPU".into()));

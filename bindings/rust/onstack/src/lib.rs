@@ -59,6 +59,8 @@ mod summary;
 mod symbolize;
 mod thread_label;
 mod thread_span;
+#[doc(hidden)]
+pub mod times;
 mod timing;
 mod top;
 mod tree;

@@ -18,6 +18,8 @@ pub struct Merge {
     functions: HashMap<(i64, i64, i64, i64), u64>,
     locations: HashMap<(u64, u64, Vec<(u64, i64)>), u64>,
     comments: Vec<Comment>,
+    /// Of each profile its first sample, and when it began.
+    starts: Vec<(usize, i64)>,
     end: i64,
 }
 
@@ -44,6 +46,7 @@ impl Merge {
         for location in &from.location {
             locations.insert(location.id, self.location(location, &functions, &mappings));
         }
+        self.starts.push((self.message.sample.len(), from.time_nanos));
         for sample in &from.sample {
             let mut label = labels.to_vec();
             label.extend(sample.label.iter().map(|known| Label {
@@ -53,7 +56,7 @@ impl Merge {
                 ..*known
             }));
             let location_id = sample.location_id.iter().filter_map(|id| locations.get(id).copied()).collect();
-            self.message.sample.push(Sample { location_id, value: sample.value.clone(), label });
+            self.message.sample.push(Sample { location_id, value: sample.value.clone(), label, times: sample.times.clone() });
         }
         from.comment.iter().for_each(|&index| self.comment(from.text(index)));
         Ok(())
@@ -70,9 +73,21 @@ impl Merge {
             return None;
         }
         self.message.duration_nanos = self.end.saturating_sub(self.message.time_nanos);
+        self.align_times();
         let comments: Vec<String> = self.comments.iter().map(Comment::text).collect();
         self.message.comment = comments.iter().map(|text| self.intern(text)).collect();
         Some(Profile { message: self.message })
+    }
+
+    /// Times count from the start of the whole.
+    fn align_times(&mut self) {
+        let ends = self.starts.iter().skip(1).map(|&(first, _)| first).chain([self.message.sample.len()]);
+        for (&(first, start), end) in self.starts.iter().zip(ends) {
+            let later = start.saturating_sub(self.message.time_nanos) / 1000;
+            for sample in self.message.sample[first..end].iter_mut().filter(|sample| later != 0 && !sample.times.is_empty()) {
+                sample.times = sample.times.shifted(later);
+            }
+        }
     }
 
     /// What holds for the whole: from the first profile, with the times of all.
@@ -218,6 +233,7 @@ impl Comment {
 mod tests {
     use super::*;
     use crate::message::ValueType;
+    use crate::times::{Moment, Times};
 
     /// A stack of two places in one file, which lies at `start`; the second process has another start.
     fn profile(start: u64, build_id: &str, stats: &str) -> Profile {
@@ -250,6 +266,7 @@ mod tests {
                     location_id: vec![1, 2],
                     value: vec![5],
                     label: vec![Label { key: 7, str: 8, ..Label::default() }],
+                    times: Times::from_moments([Moment { at: 3, weight: 1 }].into_iter()),
                 }],
                 comment: vec![9],
                 time_nanos: start as i64,
@@ -283,6 +300,8 @@ mod tests {
         assert_eq!(merged.by_label("process_id").values.len(), 3);
         assert_eq!(merged.comments().collect::<Vec<_>>(), ["onstack.stats ticks=10 period_ns=9 clock=cpu late=4"]);
         assert_eq!((merged.message.time_nanos, merged.message.duration_nanos), (0x5000, 0x400a));
+        let times = merged.message.sample.iter().flat_map(|sample| sample.times.iter()).map(|moment| moment.at);
+        assert_eq!(times.collect::<Vec<_>>(), [3, 3 + 0x4000 / 1000, 3 + 0x4000 / 1000]);
         // What was merged is a profile like others.
         assert_eq!(Profile::read(&merged.to_bytes()[..]).unwrap().message, merged.message);
     }

@@ -2,6 +2,7 @@
 //! The messages of a pprof profile, as `github.com/google/pprof/proto/profile.proto` has them. Strings are indices into
 //! the profile's table, whose first entry is empty; what that file says about each field holds here.
 
+use crate::times::Times;
 use crate::wire::{Damage, Field, Message, Value};
 
 /// Bytes of a profile that are read at most, as they come and unpacked.
@@ -62,6 +63,8 @@ messages! {
         1 location_id: Vec<u64>,
         2 value: Vec<i64>,
         3 label: Vec<Label>,
+        // Not pprof's: others pass it over.
+        1000 times: Times,
     }
 
     #[derive(Copy)]
@@ -145,6 +148,7 @@ mod tests {
                 location_id: vec![1, 300],
                 value: vec![-1, 0],
                 label: vec![Label { key: 1, num: i64::MIN, ..Label::default() }],
+                ..Sample::default()
             }],
             mapping: vec![Mapping { id: 1, memory_start: u64::MAX, has_functions: true, ..Mapping::default() }],
             location: vec![Location {

@@ -367,6 +367,7 @@ mod tests {
                     location_id: vec![1, 2, 2],
                     value: vec![4, 40],
                     label: vec![Label { key: 7, str: 8, ..Label::default() }],
+                    ..Sample::default()
                 },
             ],
             ..ProfileMessage::default()

@@ -152,7 +152,7 @@ mod tests {
             let label = pair
                 .map(|(key, text)| Label { key: message.intern(key), str: message.intern(text), ..Label::default() })
                 .to_vec();
-            message.sample.push(Sample { location_id, value: vec![value], label });
+            message.sample.push(Sample { location_id, value: vec![value], label, ..Sample::default() });
         }
         Profile { message }
     }

@@ -52,7 +52,7 @@ impl<'a> Rebuild<'a> {
             label.push(Label { key: self.text(key), str: self.text(value), ..Label::default() });
         }
         let value = vec![ticks, ticks.saturating_mul(self.message.period)];
-        self.message.sample.push(Sample { location_id, value, label });
+        self.message.sample.push(Sample { location_id, value, label, ..Sample::default() });
     }
 
     fn text(&mut self, text: &str) -> i64 {

@@ -204,7 +204,12 @@ mod tests {
             let label = labels.iter().map(|(key, value)| (message.intern(key), message.intern(value)));
             let mut label: Vec<_> = label.map(|(key, str)| Label { key, str, ..Label::default() }).collect();
             label.push(Label { key: message.intern("thread_id"), num: 9, ..Label::default() });
-            message.sample.push(Sample { location_id: vec![1], value: vec![ticks, 10 * ticks], label });
+            message.sample.push(Sample {
+                location_id: vec![1],
+                value: vec![ticks, 10 * ticks],
+                label,
+                ..Sample::default()
+            });
         }
         let start = SystemTime::UNIX_EPOCH;
         let timing = ReportTiming { frequency: 99, start_time: start, duration: Duration::from_secs(1) };
@@ -232,7 +237,7 @@ mod tests {
             location: vec![place(1, 1, 1), place(2, 2, 2)],
             function: vec![function(1, 3), function(2, 4)],
             sample: [1, 2]
-                .map(|id| Sample { location_id: vec![id], value: vec![id as i64, 0], label: vec![] })
+                .map(|id| Sample { location_id: vec![id], value: vec![id as i64, 0], ..Sample::default() })
                 .to_vec(),
             ..ProfileMessage::default()
         };

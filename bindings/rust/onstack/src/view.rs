@@ -6,10 +6,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::by_label;
-use crate::language::{self, Language};
+use crate::language;
+pub use crate::language::Language;
 use crate::message::{Location, Sample};
 use crate::profile::Profile;
 use crate::stacks::{self, Stacks};
+use crate::times::Times;
 
 /// A function of some frame: what is known of it, or what stands in its place ("libc.so.6+0x12").
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +20,17 @@ pub struct Function<'a> {
     /// Its source file, or the file of the code where that is not known; "" where neither is.
     pub file: &'a str,
     pub language: Language,
+}
+
+/// A sample.
+pub struct Seen<'s, 'a> {
+    /// Leaf first.
+    pub frames: &'s [u32],
+    /// The thread's name as `thread` among them.
+    pub labels: &'s [(&'a str, Cow<'a, str>)],
+    pub values: &'s [i64],
+    /// When it was taken; there may be none.
+    pub times: &'s Times,
 }
 
 /// A profile's samples. Frames are indices of `functions`.
@@ -56,8 +69,34 @@ impl<'a> View<'a> {
         (unit == "bytes" && profile.period > 0).then_some(profile.period as f64)
     }
 
-    /// Shows each sample: its frames, leaf first, its labels, the thread's name as `thread` among them, and its values.
-    pub fn each(&self, mut visit: impl FnMut(&[u32], &[(&'a str, Cow<'a, str>)], &[i64])) {
+    /// When the profile began, in nanoseconds of Unix time; its times count from there.
+    pub fn start(&self) -> i64 {
+        self.stacks.profile.time_nanos
+    }
+
+    /// The name of the program that it is of; "" where it is not known.
+    pub fn program(&self) -> &'a str {
+        let file = self.stacks.profile.mapping.first().map_or("", |mapping| self.stacks.text(mapping.filename));
+        file.rsplit('/').next().unwrap_or(file)
+    }
+
+    /// Whether it says when its samples were taken.
+    pub fn has_times(&self) -> bool {
+        self.stacks.profile.sample.iter().any(|sample| !sample.times.is_empty())
+    }
+
+    /// Nanoseconds that a tick of a sample stands for, where its values say so.
+    pub fn tick(&self, values: &[i64]) -> Option<i64> {
+        let types = self.types();
+        let of = |wanted: fn(&(&str, &str)) -> bool| {
+            types.iter().zip(values).find(|(kind, &value)| wanted(kind) && value > 0).map(|(_, &value)| value)
+        };
+        let ticks = of(|&(name, unit)| name == "samples" && unit == "count")?;
+        Some(of(|&(_, unit)| unit == "nanoseconds")? / ticks)
+    }
+
+    /// Shows each sample.
+    pub fn each(&self, mut visit: impl FnMut(&Seen<'_, 'a>)) {
         let (mut frames, mut labels) = (Vec::new(), Vec::new());
         for sample in &self.stacks.profile.sample {
             frames.clear();
@@ -70,7 +109,7 @@ impl<'a> View<'a> {
             let kept = self.stacks.first_kept(frames.len(), |at| &self.functions[frames[at] as usize].name);
             labels.clear();
             self.labels(sample, &mut labels);
-            visit(&frames[kept..], &labels, &sample.value);
+            visit(&Seen { frames: &frames[kept..], labels: &labels, values: &sample.value, times: &sample.times });
         }
     }
 
@@ -122,9 +161,9 @@ mod tests {
         let profile = Profile::from_folded("main;f 2\nmain 1\n").unwrap();
         let view = View::new(&profile);
         let mut seen = Vec::new();
-        view.each(|frames, labels, values| {
+        view.each(|Seen { frames, labels, values, times }| {
             let names: Vec<_> = frames.iter().map(|&frame| view.functions[frame as usize].name.to_string()).collect();
-            assert!(labels.is_empty());
+            assert!(labels.is_empty() && times.is_empty());
             seen.push((names, values.to_vec()));
         });
         assert_eq!(seen, [(vec!["f".into(), "main".into()], vec![2]), (vec!["main".to_string()], vec![1])]);

@@ -4,6 +4,7 @@
 #include "profile/pprof/pprof_fields.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,6 +109,13 @@ static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile
   onstack_protobuf_add_part(&writer->message, pprof_sample_value, &writer->part);
 }
 
+static void pprof_add_times(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  const onstack_profile_report *report = writer->report;
+  if (stack->times.bytes == 0) return;
+  onstack_profile_times_put(&stack->times, (report->view.start_unix_ns - report->start_unix_ns) / 1000, &writer->part);
+  onstack_protobuf_add_part(&writer->message, ONSTACK_PPROF_SAMPLE_TIMES, &writer->part);
+}
+
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   onstack_profile_tables_add_stack(&writer->tables, stack, &writer->part);
   onstack_protobuf_add_part(&writer->message, pprof_sample_location_id, &writer->part);
@@ -117,6 +125,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
   if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
   if (error == 0) error = pprof_add_labels(writer, stack);
+  if (error == 0) pprof_add_times(writer, stack);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_sample);
 }
 
@@ -146,9 +155,15 @@ static int pprof_write_comments(onstack_pprof_writer *writer) {
     error = pprof_add_comment(writer, line, length);
     line += length + (line[length] == '\n');
   }
-  if (error == 0 && writer->report->symbols.skipped_images > 0) {
-    char text[64];
-    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu", writer->report->symbols.skipped_images);
+  const onstack_profile_report *report = writer->report;
+  char text[96];
+  if (error == 0 && report->symbols.skipped_images > 0) {
+    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu", report->symbols.skipped_images);
+    error = pprof_add_comment(writer, text, (size_t)length);
+  }
+  if (error == 0 && report->view.times_kept + report->view.times_lost > 0) {
+    const int length = snprintf(text, sizeof(text), "onstack.timeline kept=%" PRIu64 " lost=%" PRIu64, report->view.times_kept,
+                                report->view.times_lost);
     error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && writer->part.failed) error = -ENOMEM;

@@ -21,7 +21,7 @@ enum {
 
 enum { pprof_value_type_type = 1, pprof_value_type_unit = 2 };
 
-enum { pprof_sample_location_id = 1, pprof_sample_value = 2, pprof_sample_label = 3 };
+enum { pprof_sample_location_id = 1, pprof_sample_value = 2, pprof_sample_label = 3 }; /* and ONSTACK_PPROF_SAMPLE_TIMES */
 
 enum { pprof_label_key = 1, pprof_label_str = 2, pprof_label_num = 3 };
 

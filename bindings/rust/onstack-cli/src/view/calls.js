@@ -21,18 +21,25 @@ function marked(profile, pattern) {
   return { func, stacks };
 }
 
-// What is asked for: { type, key, value, group, focus, swap }; key and group are numbers of keys or -1. Returns groups of sums
-// for each node: one, or one for each value of a label.
-function chosen(profile, asked) {
-  const wanted = asked.key < 0 ? null : valuesOf(profile, asked.key).map((value) => value === asked.value);
-  const groups = grouped(profile, asked);
+// Whether samples with a set of labels and a node are asked for.
+function wants(profile, asked) {
+  const sets = asked.key < 0 ? null : valuesOf(profile, asked.key).map((value) => value === asked.value);
   const focus = asked.focus && marked(profile, asked.focus).stacks;
+  return (set, node) => (!sets || sets[set]) && (!focus || focus[node]);
+}
+
+// What is asked for: { type, key, value, group, focus, swap, range }; key and group are numbers of keys or -1, a range is of time,
+// or null. Returns groups of sums for each node: one, or one for each value of a label.
+function chosen(profile, asked) {
+  const wanted = wants(profile, asked);
+  const groups = grouped(profile, asked);
   const sides = asked.swap ? [...profile.sides].reverse() : profile.sides;
   sides.forEach((sums, side) => {
     const values = sums.values[asked.type];
     for (let at = 0; at < values.length; at++) {
-      if ((wanted && !wanted[sums.set[at]]) || (focus && !focus[sums.node[at]])) continue;
-      groups.list[groups.of[sums.set[at]]].self[side][sums.node[at]] += values[at];
+      if (!wanted(sums.set[at], sums.node[at])) continue;
+      const part = asked.range && sums === profile.sides[0] ? partIn(profile.times, at, asked.range) : 1;
+      if (part > 0) groups.list[groups.of[sums.set[at]]].self[side][sums.node[at]] += values[at] * part;
     }
   });
   for (const group of groups.list) group.total = group.self.map((self) => totals(profile.nodes, self));

@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use onstack::view::{Function, View};
+use onstack::view::{Function, Seen, View};
 use onstack::Profile;
 
 use super::encode::Bytes;
+use super::times::Times;
 
 /// Node 0 is the root of all; each other one was met behind its caller.
 struct Node {
@@ -95,12 +96,13 @@ impl<'a> Data<'a> {
         index
     }
 
-    fn add(&mut self, view: &View<'a>) -> Sums {
+    fn add(&mut self, view: &View<'a>, times: &mut Times) -> Sums {
         let functions: Vec<u32> = view.functions.iter().map(|function| self.function(function)).collect();
         let (mut sums, types) = (Sums::new(), view.types().len());
-        view.each(|frames, labels, values| {
-            let node = self.node(frames.iter().map(|&frame| functions[frame as usize]));
-            let sum = sums.entry((node, self.set(labels))).or_insert_with(|| vec![0; types]);
+        view.each(|&Seen { frames, labels, values, times: moments }| {
+            let row = (self.node(frames.iter().map(|&frame| functions[frame as usize])), self.set(labels));
+            times.add(row, moments, view.tick(values));
+            let sum = sums.entry(row).or_insert_with(|| vec![0; types]);
             sum.iter_mut().zip(values).for_each(|(sum, &value)| *sum = sum.saturating_add(value));
         });
         sums
@@ -139,16 +141,22 @@ impl<'a> Data<'a> {
     }
 }
 
+/// In the order of the page, which has other numbers for nodes.
+fn rows(sums: &Sums, number: &[u32]) -> Vec<(u32, u32)> {
+    let mut rows: Vec<_> = sums.keys().copied().collect();
+    rows.sort_unstable_by_key(|&(node, set)| (number[node as usize], set));
+    rows
+}
+
 /// `factor`: what the page takes the values times. Rounded here, a tick's half would be none, or a whole one.
 fn write_sums(bytes: &mut Bytes, sums: &Sums, factor: f64, number: &[u32]) {
     bytes.text(&factor.to_string());
-    let mut sums: Vec<_> = sums.iter().map(|(&(node, set), values)| (number[node as usize], set, values)).collect();
-    sums.sort_unstable_by_key(|&(node, set, _)| (node, set));
     let mut before = 0;
-    bytes.list(sums.into_iter(), |bytes, (node, set, values)| {
+    bytes.list(rows(sums, number).into_iter(), |bytes, row| {
+        let (node, set) = (number[row.0 as usize], row.1);
         bytes.number(u64::from(node - before));
         bytes.number(u64::from(set));
-        values.iter().for_each(|&value| bytes.signed(value));
+        sums[&row].iter().for_each(|&value| bytes.signed(value));
         before = node;
     });
 }
@@ -159,8 +167,9 @@ pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> Stri
     let view = View::new(profile);
     let other = before.map(View::new);
     let mut data = Data::new();
-    let sums = data.add(&view);
-    let others = other.as_ref().map(|other| data.add(other));
+    let mut times = Times::default();
+    let sums = data.add(&view, &mut times);
+    let others = other.as_ref().map(|other| data.add(other, &mut Times::default()));
     let (order, number) = data.ordered();
 
     let mut bytes = Bytes::default();
@@ -186,5 +195,6 @@ pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> Stri
     let sides: Vec<_> =
         [Some((&sums, 1.0)), others.as_ref().map(|sums| (sums, factor))].into_iter().flatten().collect();
     bytes.list(sides.into_iter(), |bytes, (sums, factor)| write_sums(bytes, sums, factor, &number));
+    times.write(&mut bytes, &rows(&sums, &number));
     bytes.packed()
 }

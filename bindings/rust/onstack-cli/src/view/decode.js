@@ -63,6 +63,25 @@ function readSums(reader, types) {
   return sums;
 }
 
+// When the samples of each row of sums were taken, in cells of some microseconds; null where that is not known.
+function readTimes(reader, rows) {
+  const microseconds = reader.number();
+  if (microseconds === 0) return null;
+  const [count, moments] = [reader.number(), reader.number()];
+  const times = { microseconds, count, first: new Uint32Array(rows + 1), all: new Float64Array(rows) };
+  times.cell = new Uint32Array(moments);
+  times.weight = new Float64Array(moments);
+  for (let row = 0, moment = 0; row < rows; row++) {
+    times.first[row] = moment;
+    for (let left = reader.number(), cell = 0; left > 0; left--, moment++) {
+      times.cell[moment] = cell += reader.number();
+      times.all[row] += times.weight[moment] = reader.number();
+    }
+    times.first[row + 1] = moment;
+  }
+  return times;
+}
+
 async function readProfile(letters) {
   const packed = atob(letters);
   const bytes = new Uint8Array(packed.length);
@@ -79,5 +98,6 @@ async function readProfile(letters) {
   const nodes = readNodes(reader);
   // The profile, and the one that it is compared with.
   const sides = reader.list(() => readSums(reader, types));
-  return { types, shown, functions, keys, values, sets, nodes, sides };
+  const times = readTimes(reader, sides[0].node.length);
+  return { types, shown, functions, keys, values, sets, nodes, sides, times };
 }

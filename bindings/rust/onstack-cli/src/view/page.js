@@ -37,6 +37,8 @@ class Page {
     this.isDiff = profile.sides.length > 1;
     this.graph = new Graph($("canvas"), (item) => ($("chosen").textContent = this.words(item)));
     this.table = new Table($("columns"), $("rows"), $("more"), (name) => this.find(name));
+    this.heat = profile.times && new Heat($("heat"), () => this.show());
+    $("time").hidden = !this.heat;
     this.fill();
     this.listen();
     this.show();
@@ -83,6 +85,7 @@ class Page {
         $(id).setAttribute("aria-pressed", String($(id).getAttribute("aria-pressed") !== "true"));
         show();
       });
+    $("always").addEventListener("click", () => this.heat.choose(null));
     $("controls").addEventListener("submit", (event) => event.preventDefault());
     $("theme").addEventListener("click", () => this.nextTheme());
     for (const button of document.querySelectorAll("[data-view]"))
@@ -129,8 +132,12 @@ class Page {
     const type = Number($("type").value);
     const key = Number($("key").value);
     this.unit = profile.types[type].unit;
-    const asked = { type, key, value: Number($("value").value), group: Number($("group").value), focus: pattern($("focus")), swap: this.isOn("swap") };
+    const asked = { type, key, value: Number($("value").value), group: Number($("group").value), focus: pattern($("focus")), swap: this.isOn("swap"), range: this.heat && this.heat.range };
     const groups = chosen(profile, asked);
+    if (this.heat) this.heat.show(profile.times, overTime(profile, asked));
+    $("range").textContent = this.heat ? this.heat.words() : "";
+    $("always").hidden = !asked.range;
+    $("hint").hidden = Boolean(asked.range);
     const tree = this.isOn("invert") ? new Callers(profile, groups) : new Calls(profile, groups);
     const search = pattern($("search"));
     const found = search && marked(profile, search);

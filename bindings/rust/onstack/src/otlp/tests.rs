@@ -25,6 +25,7 @@ fn message(labels: &[(i64, i64)]) -> ProfileMessage {
             location_id: vec![5, 5, 77],
             value: vec![0, 3],
             label: labels.iter().map(|&(key, str)| Label { key, str, ..Label::default() }).collect(),
+            ..Sample::default()
         }],
         ..ProfileMessage::default()
     }
