@@ -701,8 +701,12 @@ typedef struct onstack_profile_options {
   uint8_t reserved0[2];        /* 0 */
   uint32_t max_stacks;         /* distinct stacks that are kept; 0: 1,048,576. Later ones are counted in the
                                   stack "[onstack: too many stacks]" */
-  uint32_t reserved1;          /* 0 */
+  uint32_t timeline_bytes; /* of memory for the times of samples, some three bytes each, as ONSTACK_TIMELINE_BYTES; 0: they
+                                  are not kept. Only of CPU and real time; what finds no room is counted as lost */
 } onstack_profile_options;
+
+/* Room for the times of an hour of 16 busy threads at 99 Hz. */
+#define ONSTACK_TIMELINE_BYTES (64u << 20)
 
 /* Makes an empty profile; `options` may be NULL. Context: any thread. Errors: OPTIONS, -ENOMEM. */
 ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out);
@@ -798,6 +802,9 @@ typedef struct onstack_write_options {
   uint64_t heap_age_ns; /* of allocations: only those that have been in use for so long count as in use; 0: all */
 } onstack_write_options;
 
+/* The field of pprof's Sample that has times of samples, where they are kept. */
+#define ONSTACK_PPROF_SAMPLE_TIMES 1000
+
 /*
  * Writes the profile as an uncompressed pprof protobuf (github.com/google/pprof/proto/profile.proto), with these sample
  * types:
@@ -810,6 +817,10 @@ typedef struct onstack_write_options {
  * sample has 0 in the columns of other kinds. The default sample type, and the period, are then those of the first kind;
  * of allocations inuse_space is the default, and the period type is space/bytes. An
  * empty profile has the types of CPU time, or of the kind that was asked for.
+ * Where times are kept (options.timeline_bytes), a Sample has those of its samples in the packed field
+ * ONSTACK_PPROF_SAMPLE_TIMES, which other readers pass over: for each one a varint, whose lowest bit says that the sample's
+ * weight follows as another varint (it is 1 otherwise), and whose other bits are the microseconds since the one before, for the
+ * first since time_nanos, in zigzag form (0, -1, 1, -2: 0, 1, 2, 3). The comment "onstack.timeline kept=N lost=N" counts them.
  * One Location a frame with one Line for each inlined function, mappings with build ids. Servers refuse a profile for a
  * label without a key and for two labels with one key: the former is left out, of the latter the first stands. `options`
  * may be NULL. Compress it with gzip before it goes into a .pb.gz file.

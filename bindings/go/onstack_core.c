@@ -18842,6 +18842,81 @@ ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
 
 #endif
 
+/* ---- core/src/profile/times.h ---- */
+/*
+ * When the samples of a stack were taken, in some three bytes each. Not locked: the profile's lock covers every call here, but
+ * what a view has of a stack can be read without: bytes are added behind those that are there, and never moved.
+ *
+ * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
+ * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first since
+ * the origin, in zigzag form (0, -1, 1, -2, ...).
+ */
+#ifndef ONSTACK_PROFILE_TIMES_H
+#define ONSTACK_PROFILE_TIMES_H
+
+/* ---- core/src/profile/protobuf.h ---- */
+/* Encoding of one protobuf message into memory that is used again for the next. */
+#ifndef ONSTACK_PROFILE_PROTOBUF_H
+#define ONSTACK_PROFILE_PROTOBUF_H
+
+/* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
+   end. */
+typedef struct onstack_protobuf {
+  uint8_t *bytes;
+  size_t used;
+  size_t capacity;
+  bool failed;
+} onstack_protobuf;
+
+/* A bare varint: an element of a packed field. */
+ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
+/* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
+ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A varint field that is there also as 0, where that is not the default. */
+ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A fixed64 field; 0 is left out. */
+ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* Encoded fields as they are. */
+ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
+/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
+ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
+/* A string, nested message or packed field. */
+ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
+                                                 size_t length);
+ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
+/* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
+ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
+ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
+
+#endif
+
+typedef struct onstack_profile_times onstack_profile_times;
+
+/* Of all stacks of a profile. */
+typedef struct onstack_profile_timeline {
+  onstack_profile_arena arena;
+  uint64_t origin_ns; /* monotonic */
+  bool wanted;
+  size_t room; /* bytes that may still be taken */
+  uint64_t kept, lost;
+} onstack_profile_timeline;
+
+/* What a stack has: all zero, no times. */
+typedef struct onstack_profile_stack_times {
+  onstack_profile_times *chain;
+  uint32_t bytes;
+} onstack_profile_stack_times;
+
+/* Notes a sample's time, or counts it as lost where there is no room. */
+ONSTACK_INTERNAL void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times,
+                                                uint64_t time_ns, uint32_t weight);
+
+/* Appends them as they were when `times` was copied, by an origin that lies `shift_us` earlier. */
+ONSTACK_INTERNAL void onstack_profile_times_put(const onstack_profile_stack_times *times, int64_t shift_us,
+                                                onstack_protobuf *message);
+
+#endif
+
 #define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
 
 typedef struct onstack_profile_stack {
@@ -18855,6 +18930,7 @@ typedef struct onstack_profile_stack {
   char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
   const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
   uint32_t label_bytes;
+  onstack_profile_stack_times times;
   uint64_t samples;
   uint64_t weight;
   uint64_t value;
@@ -18873,10 +18949,12 @@ typedef struct onstack_profile_stacks {
   onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_held held;
   onstack_kept_names names;
+  onstack_profile_timeline timeline;
 } onstack_profile_stacks;
 
-/* Returns an empty store with one reference, NULL when memory is out. */
-ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
+/* Returns an empty store with one reference, NULL when memory is out. Times of samples are kept in `timeline_bytes`, since
+   `origin_ns`. */
+ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns);
 /* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
 ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
 ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
@@ -18902,6 +18980,7 @@ typedef struct onstack_profile_view {
   onstack_profile_maps *maps;     /* a reference */
   onstack_kept_name *names;       /* own copy; the texts belong to `stacks` */
   size_t name_count;
+  uint64_t times_kept, times_lost; /* both 0: none were wanted, or there are no samples */
   bool thread_names;
   uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
   int64_t start_unix_ns;
@@ -22270,42 +22349,6 @@ enum { otlp_context_resource = 1 };
 #ifndef ONSTACK_PROFILE_TABLES_H
 #define ONSTACK_PROFILE_TABLES_H
 
-/* ---- core/src/profile/protobuf.h ---- */
-/* Encoding of one protobuf message into memory that is used again for the next. */
-#ifndef ONSTACK_PROFILE_PROTOBUF_H
-#define ONSTACK_PROFILE_PROTOBUF_H
-
-/* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
-   end. */
-typedef struct onstack_protobuf {
-  uint8_t *bytes;
-  size_t used;
-  size_t capacity;
-  bool failed;
-} onstack_protobuf;
-
-/* A bare varint: an element of a packed field. */
-ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
-/* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
-ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A varint field that is there also as 0, where that is not the default. */
-ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A fixed64 field; 0 is left out. */
-ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* Encoded fields as they are. */
-ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
-/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
-ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
-/* A string, nested message or packed field. */
-ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
-                                                 size_t length);
-ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
-/* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
-ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
-ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
-
-#endif
-
 /* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
 #define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
 
@@ -23276,7 +23319,7 @@ enum {
 
 enum { pprof_value_type_type = 1, pprof_value_type_unit = 2 };
 
-enum { pprof_sample_location_id = 1, pprof_sample_value = 2, pprof_sample_label = 3 };
+enum { pprof_sample_location_id = 1, pprof_sample_value = 2, pprof_sample_label = 3 }; /* and ONSTACK_PPROF_SAMPLE_TIMES */
 
 enum { pprof_label_key = 1, pprof_label_str = 2, pprof_label_num = 3 };
 
@@ -23308,6 +23351,7 @@ enum {
 #endif
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23412,6 +23456,13 @@ static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile
   onstack_protobuf_add_part(&writer->message, pprof_sample_value, &writer->part);
 }
 
+static void pprof_add_times(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  const onstack_profile_report *report = writer->report;
+  if (stack->times.bytes == 0) return;
+  onstack_profile_times_put(&stack->times, (report->view.start_unix_ns - report->start_unix_ns) / 1000, &writer->part);
+  onstack_protobuf_add_part(&writer->message, ONSTACK_PPROF_SAMPLE_TIMES, &writer->part);
+}
+
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   onstack_profile_tables_add_stack(&writer->tables, stack, &writer->part);
   onstack_protobuf_add_part(&writer->message, pprof_sample_location_id, &writer->part);
@@ -23421,6 +23472,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
   if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
   if (error == 0) error = pprof_add_labels(writer, stack);
+  if (error == 0) pprof_add_times(writer, stack);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_sample);
 }
 
@@ -23450,9 +23502,15 @@ static int pprof_write_comments(onstack_pprof_writer *writer) {
     error = pprof_add_comment(writer, line, length);
     line += length + (line[length] == '\n');
   }
-  if (error == 0 && writer->report->symbols.skipped_images > 0) {
-    char text[64];
-    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu", writer->report->symbols.skipped_images);
+  const onstack_profile_report *report = writer->report;
+  char text[96];
+  if (error == 0 && report->symbols.skipped_images > 0) {
+    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu", report->symbols.skipped_images);
+    error = pprof_add_comment(writer, text, (size_t)length);
+  }
+  if (error == 0 && report->view.times_kept + report->view.times_lost > 0) {
+    const int length = snprintf(text, sizeof(text), "onstack.timeline kept=%" PRIu64 " lost=%" PRIu64,
+                                report->view.times_kept, report->view.times_lost);
     error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && writer->part.failed) error = -ENOMEM;
@@ -23587,9 +23645,10 @@ typedef struct profile_sums {
 } profile_sums;
 
 struct onstack_profile {
-  bool thread_names; /* these three never change */
+  bool thread_names; /* these four never change */
   bool thread_ids;
   size_t max_stacks;
+  uint32_t timeline_bytes;
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
   onstack_profile_sight sight;
@@ -23624,8 +23683,9 @@ static int profile_apply_options(onstack_profile *profile, const onstack_profile
   int error = !given ? 0 : onstack_sized_copy(&options, sizeof(options), 0, given);
   if (error == 0) error = onstack_switch_read(options.thread_names, &profile->thread_names);
   if (error == 0) error = onstack_switch_read(options.thread_ids, &profile->thread_ids);
-  if (options.reserved0[0] != 0 || options.reserved0[1] != 0 || options.reserved1 != 0) error = ONSTACK_E_OPTIONS;
+  if (options.reserved0[0] != 0 || options.reserved0[1] != 0) error = ONSTACK_E_OPTIONS;
   profile->max_stacks = options.max_stacks == 0 ? ONSTACK_PROFILE_DEFAULT_STACKS : options.max_stacks;
+  profile->timeline_bytes = options.timeline_bytes;
   return error;
 }
 
@@ -23761,7 +23821,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   profile_take_frames(profile, sample);
   key->frames = profile->frames;
   key->frame_count = sample->frame_count;
-  if (!profile->stacks) profile->stacks = onstack_profile_stacks_new();
+  if (!profile->stacks) profile->stacks = onstack_profile_stacks_new(profile->timeline_bytes, profile->start_ns);
   if (!profile->stacks) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
   if (error != 0) return error;
@@ -23829,7 +23889,8 @@ ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile *
   const onstack_profile_options options = {.size = sizeof(options),
                                            .thread_names = profile->thread_names ? ONSTACK_ON : ONSTACK_OFF,
                                            .thread_ids = profile->thread_ids ? ONSTACK_ON : ONSTACK_OFF,
-                                           .max_stacks = (uint32_t)profile->max_stacks};
+                                           .max_stacks = (uint32_t)profile->max_stacks,
+                                           .timeline_bytes = profile->timeline_bytes};
   int error = onstack_profile_new(&options, out);
   if (error != 0) return error;
   pthread_mutex_lock(&profile->lock);
@@ -23919,6 +23980,8 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only
   }
   for (size_t i = 0; i < stacks->names.count; i++) view->names[i] = stacks->names.items[i];
   view->name_count = stacks->names.count;
+  view->times_kept = stacks->timeline.kept;
+  view->times_lost = stacks->timeline.lost;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
     view->kinds |= 1u << kind;
@@ -24168,9 +24231,13 @@ void onstack_profile_report_close(onstack_profile_report *report) {
 #include <stdlib.h>
 #include <string.h>
 
-onstack_profile_stacks *onstack_profile_stacks_new(void) {
+onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
-  if (stacks) stacks->references = 1;
+  if (!stacks) return NULL;
+  stacks->references = 1;
+  stacks->timeline.room = timeline_bytes;
+  stacks->timeline.origin_ns = origin_ns;
+  stacks->timeline.wanted = timeline_bytes > 0;
   return stacks;
 }
 
@@ -24181,6 +24248,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_hash_release(&stacks->index);
   onstack_profile_held_release(&stacks->held);
   onstack_kept_names_release(&stacks->names);
+  onstack_profile_arena_release(&stacks->timeline.arena);
   free(stacks->items);
   free(stacks);
 }
@@ -24227,6 +24295,9 @@ static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const o
   return stack;
 }
 
+/* A time and a weight tell the value of these. */
+static bool stacks_kind_has_times(onstack_kind kind) { return kind == ONSTACK_KIND_CPU || kind == ONSTACK_KIND_WALL; }
+
 int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
                                  const onstack_sample *sample, size_t limit, bool *added) {
   uint32_t hash = stacks_hash(key);
@@ -24247,6 +24318,8 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   stack->samples++;
   stack->weight += sample->weight;
   stack->value += sample->value;
+  if (stacks->timeline.wanted && stacks_kind_has_times(sample->kind))
+    onstack_profile_times_add(&stacks->timeline, &stack->times, sample->time_ns, sample->weight);
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;
@@ -24685,6 +24758,135 @@ int onstack_threads_text(onstack_profile *profile, const onstack_write_options *
   error = threads_write(&report, output);
   onstack_profile_report_close(&report);
   return error;
+}
+
+/* ---- core/src/profile/times.c ---- */
+
+#include <string.h>
+
+#define TIMES_VARINT 10u      /* bytes of the longest */
+#define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
+#define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
+#define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
+
+typedef struct times_piece {
+  struct times_piece *next;
+  uint32_t capacity;
+  uint8_t bytes[];
+} times_piece;
+
+struct onstack_profile_times {
+  times_piece *newest; /* these three are the adder's alone */
+  uint32_t used;       /* of it */
+  int64_t last_us;
+  times_piece *oldest;
+};
+
+static size_t times_encode(uint8_t *out, uint64_t value) {
+  size_t length = 0;
+  for (; value >= 0x80; value >>= 7) out[length++] = (uint8_t)(value | 0x80);
+  out[length++] = (uint8_t)value;
+  return length;
+}
+
+static uint64_t times_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0); }
+
+static size_t times_encode_sample(uint8_t *out, int64_t since_us, uint32_t weight) {
+  size_t length = times_encode(out, times_zigzag(since_us) << 1 | (weight != 1));
+  if (weight != 1) length += times_encode(out + length, weight);
+  return length;
+}
+
+static void *times_take(onstack_profile_timeline *timeline, size_t bytes) {
+  if (bytes > timeline->room) return NULL;
+  void *piece = onstack_profile_arena_take(&timeline->arena, bytes);
+  if (piece) timeline->room -= bytes;
+  return piece;
+}
+
+static times_piece *times_piece_new(onstack_profile_timeline *timeline, uint32_t capacity) {
+  times_piece *piece = times_take(timeline, sizeof(*piece) + capacity);
+  if (piece) *piece = (times_piece){.capacity = capacity};
+  return piece;
+}
+
+static onstack_profile_times *times_new(onstack_profile_timeline *timeline) {
+  onstack_profile_times *chain = times_take(timeline, sizeof(*chain));
+  times_piece *piece = chain ? times_piece_new(timeline, TIMES_FIRST) : NULL;
+  if (!piece) return NULL;
+  *chain = (onstack_profile_times){.newest = piece, .oldest = piece};
+  return chain;
+}
+
+/* A sample's bytes lie in two pieces where the first has no room for all. */
+static bool times_append(onstack_profile_timeline *timeline, onstack_profile_times *chain, const uint8_t *bytes,
+                         size_t length) {
+  times_piece *piece = chain->newest;
+  size_t here = piece->capacity - chain->used;
+  if (here > length) here = length;
+  times_piece *next = NULL;
+  if (here < length) {
+    next = times_piece_new(timeline, piece->capacity < TIMES_LARGEST ? 2 * piece->capacity : TIMES_LARGEST);
+    if (!next) return false;
+  }
+  memcpy(piece->bytes + chain->used, bytes, here);
+  chain->used += (uint32_t)here;
+  if (!next) return true;
+  memcpy(next->bytes, bytes + here, length - here);
+  piece->next = next;
+  chain->newest = next;
+  chain->used = (uint32_t)(length - here);
+  return true;
+}
+
+static bool times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
+                      uint32_t weight) {
+  uint8_t bytes[2 * TIMES_VARINT];
+  if (times->bytes > TIMES_MOST) return false;
+  if (!times->chain) times->chain = times_new(timeline);
+  if (!times->chain) return false;
+  const size_t length = times_encode_sample(bytes, at_us - times->chain->last_us, weight);
+  if (!times_append(timeline, times->chain, bytes, length)) return false;
+  times->chain->last_us = at_us;
+  times->bytes += (uint32_t)length;
+  return true;
+}
+
+/* Half of the range at most, so that the lowest bit is free: 146,000 years. */
+static int64_t times_us(uint64_t time_ns, uint64_t origin_ns) { return (int64_t)(time_ns - origin_ns) / 1000; }
+
+void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, uint64_t time_ns,
+                               uint32_t weight) {
+  if (times_add(timeline, times, times_us(time_ns, timeline->origin_ns), weight))
+    timeline->kept++;
+  else
+    timeline->lost++;
+}
+
+/* The first time, which lies in the first piece as a whole, and the bytes that it has. */
+static uint32_t times_first(const times_piece *piece, uint64_t *number) {
+  uint32_t at = 0, shift = 0;
+  *number = 0;
+  do {
+    *number |= (uint64_t)(piece->bytes[at] & 0x7f) << shift;
+    shift += 7;
+  } while (piece->bytes[at++] & 0x80);
+  return at;
+}
+
+void onstack_profile_times_put(const onstack_profile_stack_times *times, int64_t shift_us, onstack_protobuf *message) {
+  uint32_t left = times->bytes;
+  if (left == 0) return;
+  const times_piece *piece = times->chain->oldest;
+  uint64_t number;
+  uint32_t at = times_first(piece, &number);
+  const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
+  onstack_protobuf_add_varint(message, times_zigzag(since + shift_us) << 1 | (number & 1));
+  for (left -= at; left > 0; piece = piece->next, at = 0) {
+    const uint32_t here = piece->capacity - at < left ? piece->capacity - at : left;
+    onstack_protobuf_add_encoded(message, piece->bytes + at, here);
+    left -= here;
+  }
 }
 
 /* ---- core/src/profile/truncation.c ---- */

@@ -30,6 +30,7 @@ type config struct {
 
 	goroutineLabels uint8
 	interpreters    uint8
+	timeline        bool
 }
 
 func newConfig(opts []Option) (*config, error) {
@@ -89,6 +90,16 @@ func WithUnwinder(name string) Option {
 			return fmt.Errorf("onstack: WithUnwinder(%q): %w", name, ErrUnwinder)
 		}
 		c.unwinder = name
+		return nil
+	}
+}
+
+// WithTimeline keeps when each sample was taken, in some three bytes each, 64 MiB at most; of CPU and real time. WriteTo has it,
+// for the commands onstack view and onstack convert; other readers pass it over. The profile's comment
+// "onstack.timeline kept=N lost=N" says how many times found no room.
+func WithTimeline() Option {
+	return func(c *config) error {
+		c.timeline = true
 		return nil
 	}
 }

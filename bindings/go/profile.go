@@ -49,6 +49,9 @@ func Start(opts ...Option) (*Profile, error) {
 		thread_ids:   C.onstack_switch(c.threadIDs),
 		max_stacks:   C.uint32_t(c.maxStacks),
 	}
+	if c.timeline {
+		tableOptions.timeline_bytes = C.ONSTACK_TIMELINE_BYTES
+	}
 	nativelines.Note()
 	state := &profileState{}
 	if err := coreError("start", int(C.onstack_profile_new(&tableOptions, &state.table))); err != nil {

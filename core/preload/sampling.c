@@ -79,7 +79,8 @@ static uint64_t sampling_ticks_before(void) {
 }
 
 int onstack_sampling_start(const onstack_settings_of_preload *settings, int number) {
-  const onstack_profile_options kept = {.size = sizeof(kept), .timeline_bytes = settings->timeline ? ONSTACK_TIMELINE_BYTES : 0};
+  const onstack_profile_options kept = {.size = sizeof(kept),
+                                        .timeline_bytes = settings->timeline ? ONSTACK_TIMELINE_BYTES : 0};
   onstack_options options;
   onstack_options_init(&options, sizeof(options));
   sampling.number = number;

@@ -135,7 +135,8 @@ Test(profile_times, count_from_the_start_that_is_written) {
   const onstack_write_options options = {.size = sizeof(options), .start_time_unix_ns = before};
   moments *got = moments_of(profile, &options);
   cr_assert_eq(got->count, 20);
-  for (size_t i = 0; i < got->count; i++) cr_assert(got->us[i] > 99000000 && got->us[i] < 102000000, "%ld", (long)got->us[i]);
+  for (size_t i = 0; i < got->count; i++)
+    cr_assert(got->us[i] > 99000000 && got->us[i] < 102000000, "%ld", (long)got->us[i]);
   free(got);
   onstack_profile_free(profile);
 }

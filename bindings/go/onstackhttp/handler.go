@@ -33,6 +33,7 @@ func Handler(opts ...onstack.Option) http.Handler {
 //	seconds  how long, a decimal number up to MaxDuration; default 30
 //	hz       samples per second of the clock, 1 to MaxRate; default 99, with the clock wall 20, or what Profile says
 //	clock    "cpu", "wall" (real time: what waits is seen too) or "wall-signal" (by signals); default cpu, or what Profile says
+//	timeline "1" keeps when each sample was taken, for the commands onstack view and onstack convert
 //
 // Requests are profiled side by side, each by its own session. Beyond MaxConcurrent of them the answer is 429, and where
 // the process itself uses all sessions 503, both with Retry-After. Bad values, and more seconds than the server's
@@ -159,6 +160,14 @@ func (h *handler) parse(r *http.Request) (profileRequest, error) {
 		}
 		request.clock = clock
 		request.options = append(request.options, onstack.WithClock(clock))
+	}
+	if text := query.Get("timeline"); query.Has("timeline") {
+		if text != "0" && text != "1" {
+			return request, fmt.Errorf("onstack: timeline=%q: give 1 to keep the times of samples, or 0", text)
+		}
+		if text == "1" {
+			request.options = append(request.options, onstack.WithTimeline())
+		}
 	}
 	return request, withinWriteTimeout(r, request.duration)
 }

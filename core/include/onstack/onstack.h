@@ -700,7 +700,7 @@ typedef struct onstack_profile_options {
   uint8_t reserved0[2];        /* 0 */
   uint32_t max_stacks;         /* distinct stacks that are kept; 0: 1,048,576. Later ones are counted in the
                                   stack "[onstack: too many stacks]" */
-  uint32_t timeline_bytes;     /* of memory for the times of samples, some three bytes each, as ONSTACK_TIMELINE_BYTES; 0: they
+  uint32_t timeline_bytes; /* of memory for the times of samples, some three bytes each, as ONSTACK_TIMELINE_BYTES; 0: they
                                   are not kept. Only of CPU and real time; what finds no room is counted as lost */
 } onstack_profile_options;
 

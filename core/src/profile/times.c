@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#define TIMES_VARINT 10u        /* bytes of the longest */
-#define TIMES_FIRST 16u         /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
-#define TIMES_LARGEST 1024u     /* each further one has twice as many, up to here */
-#define TIMES_MOST (1u << 30)   /* of one stack: its count has 32 bits */
+#define TIMES_VARINT 10u      /* bytes of the longest */
+#define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
+#define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
+#define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
 
 typedef struct times_piece {
   struct times_piece *next;
@@ -58,7 +58,8 @@ static onstack_profile_times *times_new(onstack_profile_timeline *timeline) {
 }
 
 /* A sample's bytes lie in two pieces where the first has no room for all. */
-static bool times_append(onstack_profile_timeline *timeline, onstack_profile_times *chain, const uint8_t *bytes, size_t length) {
+static bool times_append(onstack_profile_timeline *timeline, onstack_profile_times *chain, const uint8_t *bytes,
+                         size_t length) {
   times_piece *piece = chain->newest;
   size_t here = piece->capacity - chain->used;
   if (here > length) here = length;
@@ -77,7 +78,8 @@ static bool times_append(onstack_profile_timeline *timeline, onstack_profile_tim
   return true;
 }
 
-static bool times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us, uint32_t weight) {
+static bool times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
+                      uint32_t weight) {
   uint8_t bytes[2 * TIMES_VARINT];
   if (times->bytes > TIMES_MOST) return false;
   if (!times->chain) times->chain = times_new(timeline);

@@ -87,7 +87,10 @@ impl<'a> Timeline<'a> {
             }
         });
         timeline.functions = view.functions;
-        timeline.threads.values_mut().for_each(|points| points.sort_by_key(|point| point.at));
+        for points in timeline.threads.values_mut() {
+            points.sort_by_key(|point| point.at);
+            end_waits_in_time(&timeline.stacks, points);
+        }
         timeline.period = timeline.period.clamp(1, 1_000_000_000);
         Ok(timeline)
     }
@@ -126,6 +129,20 @@ impl Stack<'_> {
     }
 }
 
+/// A thread that waits is looked at from outside, and so may have run on for up to a period before its sample; one that runs
+/// is met by a tick of its own.
+fn end_waits_in_time(stacks: &[Stack<'_>], points: &mut [Point]) {
+    for next in 1..points.len() {
+        let begin = points[next].at.saturating_sub(points[next].lasts);
+        let (runs, point) = (stacks[points[next].stack].runs(), &mut points[next - 1]);
+        if runs && begin < point.at && !stacks[point.stack].runs() {
+            let early = (point.at - begin).min(point.lasts);
+            point.at -= early;
+            point.lasts -= early;
+        }
+    }
+}
+
 fn thread(seen: &Seen<'_, '_>) -> Thread {
     let text = |key: &str| seen.labels.iter().find(|(known, _)| *known == key).map_or("", |(_, value)| value);
     let number = |key: &str| text(key).parse().unwrap_or(0);
@@ -140,11 +157,19 @@ fn thread(seen: &Seen<'_, '_>) -> Thread {
 impl Thread {
     /// For people; never empty.
     pub fn title(&self) -> &str {
-        if self.name.is_empty() { "[unnamed thread]" } else { &self.name }
+        if self.name.is_empty() {
+            "[unnamed thread]"
+        } else {
+            &self.name
+        }
     }
 
     /// For people.
     pub fn process_title<'t>(&'t self, timeline: &Timeline<'t>) -> &'t str {
-        if self.process.is_empty() { timeline.program } else { &self.process }
+        if self.process.is_empty() {
+            timeline.program
+        } else {
+            &self.process
+        }
     }
 }

@@ -38,6 +38,7 @@ pub type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 ///   wall 20, or what [`HandlerOptions::profile`] says
 /// - `clock`: `cpu`, `wall` for real time, which shows what waits too, or `wall-signal`, the same by signals; default `cpu`,
 ///   or what [`HandlerOptions::profile`] says
+/// - `timeline`: `1` keeps when each sample was taken, for `onstack view` and `onstack convert`
 ///
 /// Requests are profiled side by side, each by its own session. Beyond [`HandlerOptions::max_concurrent`] of them the answer
 /// is 429, and where the process itself uses all sessions 503, both with `Retry-After`. Bad values are answered with 400

@@ -15,6 +15,7 @@ pub(crate) struct Asked {
     pub(crate) duration: Duration,
     hertz: Option<i32>,
     clock: Option<Clock>,
+    timeline: bool,
 }
 
 impl Asked {
@@ -25,7 +26,8 @@ impl Asked {
         let seconds = value("seconds").map(|text| seconds(&text, options)).transpose()?;
         let hertz = value("hz").map(|text| hertz(&text, options)).transpose()?;
         let clock = value("clock").map(clock).transpose()?;
-        Ok(Self { duration: seconds.unwrap_or(DURATION.min(options.max_duration)), hertz, clock })
+        let timeline = value("timeline").map(timeline).transpose()?.unwrap_or(false);
+        Ok(Self { duration: seconds.unwrap_or(DURATION.min(options.max_duration)), hertz, clock, timeline })
     }
 
     pub(crate) fn apply(&self, options: &HandlerOptions) -> ProfilerGuardBuilder {
@@ -35,6 +37,9 @@ impl Asked {
         }
         if let Some(clock) = self.clock {
             builder = builder.clock(clock);
+        }
+        if self.timeline {
+            builder = builder.timeline(true);
         }
         builder
     }
@@ -68,6 +73,14 @@ fn clock(text: Cow<'_, str>) -> Result<Clock, String> {
     }
 }
 
+fn timeline(text: Cow<'_, str>) -> Result<bool, String> {
+    match &*text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(format!("onstack: timeline={text:?}: give 1 to keep the times of samples, or 0")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,7 +88,7 @@ mod tests {
     #[test]
     fn what_a_query_leaves_out_is_within_the_limits() {
         let asked = Asked::parse("", &HandlerOptions::new()).unwrap();
-        assert!(asked.duration == DURATION && asked.hertz.is_none() && asked.clock.is_none());
+        assert!(asked.duration == DURATION && asked.hertz.is_none() && asked.clock.is_none() && !asked.timeline);
         let short = HandlerOptions::new().max_duration(Duration::from_millis(500));
         assert_eq!(Asked::parse("", &short).unwrap().duration, Duration::from_millis(500));
         let refusal = Asked::parse("seconds=0.6", &short).err().unwrap();
@@ -84,10 +97,11 @@ mod tests {
 
     #[test]
     fn queries_are_decoded_and_the_first_value_counts() {
-        let asked = Asked::parse("seconds=%31%2E5&hz=200&hz=x&clock=wall&other=1", &HandlerOptions::new()).unwrap();
+        let asked =
+            Asked::parse("seconds=%31%2E5&hz=200&hz=x&clock=wall&timeline=1&other=1", &HandlerOptions::new()).unwrap();
         assert_eq!(
-            (asked.duration, asked.hertz, asked.clock),
-            (Duration::from_millis(1500), Some(200), Some(Clock::Wall))
+            (asked.duration, asked.hertz, asked.clock, asked.timeline),
+            (Duration::from_millis(1500), Some(200), Some(Clock::Wall), true)
         );
     }
 

@@ -67,6 +67,8 @@ pub const ONSTACK_FORK_FOLLOW: u32 = 2;
 pub const ONSTACK_LABELS_TASK: u32 = 0;
 pub const ONSTACK_LABELS_SPAN: u32 = 1;
 pub const ONSTACK_LABELS_PLACES: u32 = 2;
+pub const ONSTACK_TIMELINE_BYTES: u32 = 67108864;
+pub const ONSTACK_PPROF_SAMPLE_TIMES: u32 = 1000;
 extern "C" {
     pub fn onstack_strerror(code: ::core::ffi::c_int) -> *const ::core::ffi::c_char;
 }
@@ -500,7 +502,7 @@ pub struct onstack_profile_options {
     pub thread_ids: onstack_switch,
     pub reserved0: [u8; 2usize],
     pub max_stacks: u32,
-    pub reserved1: u32,
+    pub timeline_bytes: u32,
 }
 extern "C" {
     pub fn onstack_profile_new(

@@ -13,11 +13,13 @@ use crate::options::switch;
 use crate::symbolize::Symbolizer;
 use crate::writer::written;
 
-/// How threads are told apart; nothing: as the core does it.
+/// What a profile keeps of samples besides their stacks; nothing: as the core does it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Threads {
+pub(crate) struct Kept {
     pub(crate) names: Option<bool>,
     pub(crate) ids: Option<bool>,
+    /// When they were taken.
+    pub(crate) times: bool,
 }
 
 /// How a profile is written.
@@ -40,12 +42,13 @@ unsafe impl Send for Aggregate {}
 unsafe impl Sync for Aggregate {}
 
 impl Aggregate {
-    pub(crate) fn new(threads: Threads) -> Result<Self> {
+    pub(crate) fn new(kept: Kept) -> Result<Self> {
         // SAFETY: all fields are integers that may be zero.
         let mut options: sys::onstack_profile_options = unsafe { std::mem::zeroed() };
         options.size = size_of::<sys::onstack_profile_options>() as u32;
-        options.thread_names = switch(threads.names);
-        options.thread_ids = switch(threads.ids);
+        options.thread_names = switch(kept.names);
+        options.thread_ids = switch(kept.ids);
+        options.timeline_bytes = if kept.times { sys::ONSTACK_TIMELINE_BYTES } else { 0 };
         let mut profile = ptr::null_mut();
         // SAFETY: the options are filled in; the result has a place.
         check(unsafe { sys::onstack_profile_new(&options, &mut profile) })?;
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_core_and_this_crate_fold_alike() {
-        let profile = Aggregate::new(Threads::default()).unwrap();
+        let profile = Aggregate::new(Kept::default()).unwrap();
         let one = <[u8; 4] as Length>::length as fn(&_) -> _ as usize as u64;
         let two = nanoseconds as fn(_) -> _ as usize as u64;
         // Inside their code, as return addresses are.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use onstack_sys as sys;
 
-use crate::aggregate::{Aggregate, Threads};
+use crate::aggregate::{Aggregate, Kept};
 use crate::error::Result;
 use crate::{module_file, modules, process};
 
@@ -23,8 +23,8 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    fn new(threads: Threads) -> Result<Self> {
-        let aggregate = Arc::new(Aggregate::new(threads)?);
+    fn new(kept: Kept) -> Result<Self> {
+        let aggregate = Arc::new(Aggregate::new(kept)?);
         Ok(Self { aggregate, start: SystemTime::now(), started: Instant::now() })
     }
 
@@ -35,7 +35,7 @@ impl Interval {
 }
 
 pub(crate) struct Collector {
-    threads: Threads,
+    kept: Kept,
     /// Of this process, once it was asked for: see [`Collector::current`].
     current: AtomicPtr<Current>,
     blocked: Vec<Range<u64>>,
@@ -50,19 +50,19 @@ struct Current {
 }
 
 impl Current {
-    fn new(threads: Threads) -> Result<*mut Self> {
-        let interval = Mutex::new(Interval::new(threads)?);
+    fn new(kept: Kept) -> Result<*mut Self> {
+        let interval = Mutex::new(Interval::new(kept)?);
         Ok(Box::into_raw(Box::new(Self { process: process::number(), interval })))
     }
 }
 
 impl Collector {
     /// `blocklist`: parts of names of files; samples whose leaf lies in one of them are left out.
-    pub(crate) fn new(threads: Threads, blocklist: &[String]) -> Result<Arc<Self>> {
+    pub(crate) fn new(kept: Kept, blocklist: &[String]) -> Result<Arc<Self>> {
         module_file::note();
         let blocked = if blocklist.is_empty() { Vec::new() } else { modules::code_of(blocklist) };
-        let current = AtomicPtr::new(Current::new(threads)?);
-        Ok(Arc::new(Self { threads, current, blocked, blocked_ticks: AtomicU64::new(0) }))
+        let current = AtomicPtr::new(Current::new(kept)?);
+        Ok(Arc::new(Self { kept, current, blocked, blocked_ticks: AtomicU64::new(0) }))
     }
 
     /// The sink and its data. The collector must outlive the session that gets them.
@@ -80,7 +80,7 @@ impl Collector {
             if found.process == process::number() {
                 return Ok(found);
             }
-            let new = Current::new(self.threads)?;
+            let new = Current::new(self.kept)?;
             if self.current.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
                 // SAFETY: nobody else has seen it.
                 drop(unsafe { Box::from_raw(new) });
@@ -100,7 +100,7 @@ impl Collector {
     /// What there is; counting goes on in an empty one.
     pub(crate) fn take(&self) -> Result<Interval> {
         // Made before the lock is held: it reads the process's mappings.
-        let empty = Interval::new(self.threads)?;
+        let empty = Interval::new(self.kept)?;
         Ok(std::mem::replace(&mut *self.lock()?, empty))
     }
 

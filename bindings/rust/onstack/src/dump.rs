@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use onstack_sys as sys;
 
-use crate::aggregate::{Aggregate, Form, Threads};
+use crate::aggregate::{Aggregate, Form, Kept};
 use crate::error::Result;
 use crate::symbolize::Symbolizer;
 use crate::writer::written;
@@ -47,7 +47,7 @@ pub fn dump() -> Result<String> {
 /// # Errors
 /// As [`dump`].
 pub fn dump_profile() -> Result<Profile> {
-    let threads = Aggregate::new(Threads::default())?;
+    let threads = Aggregate::new(Kept::default())?;
     let missing = threads.take_dump()?;
     let comments = CString::new(format!("onstack.dump without_stack={missing}")).expect("a number has no NUL");
     let form = Form { names: true, age: Duration::ZERO, kind: sys::ONSTACK_KIND_DUMP, period: Duration::ZERO };

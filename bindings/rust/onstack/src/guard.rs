@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::aggregate::{Form, Threads};
+use crate::aggregate::{Form, Kept};
 use crate::collector::{Collector, Interval};
 use crate::error::Result;
 use crate::labels;
@@ -23,7 +23,7 @@ pub struct ProfilerGuardBuilder {
     options: Options,
     blocklist: Vec<String>,
     labels: Vec<(String, String)>,
-    threads: Threads,
+    kept: Kept,
 }
 
 macro_rules! options {
@@ -98,7 +98,7 @@ impl ProfilerGuardBuilder {
     /// Whether stacks carry the name of their thread; yes unless set.
     #[must_use]
     pub fn thread_names(mut self, yes: bool) -> Self {
-        self.threads.names = Some(yes);
+        self.kept.names = Some(yes);
         self
     }
 
@@ -106,7 +106,16 @@ impl ProfilerGuardBuilder {
     /// short threads stays small.
     #[must_use]
     pub fn thread_ids(mut self, yes: bool) -> Self {
-        self.threads.ids = Some(yes);
+        self.kept.ids = Some(yes);
+        self
+    }
+
+    /// Whether the profile keeps when each sample was taken, in some three bytes each, 64 MiB at most; no unless set. Of CPU and
+    /// real time. [`ProfilerGuard::profile`] has it, for `onstack view` and `onstack convert`; other readers pass it over.
+    /// `onstack.timeline lost=` among [`Profile::comments`] says how many times found no room.
+    #[must_use]
+    pub fn timeline(mut self, yes: bool) -> Self {
+        self.kept.times = yes;
         self
     }
 
@@ -116,7 +125,7 @@ impl ProfilerGuardBuilder {
     /// Every wrong option has its own [`Error`](crate::Error); nothing is left behind.
     pub fn build(self) -> Result<ProfilerGuard<'static>> {
         self.labels.iter().try_for_each(|(key, value)| labels::check(key, value))?;
-        let collector = Collector::new(self.threads, &self.blocklist)?;
+        let collector = Collector::new(self.kept, &self.blocklist)?;
         let (sink, data) = collector.sink();
         let options = self.options.to_sys(sink, data)?;
         // SAFETY: the collector is dropped by `free_with` after the handle was freed.

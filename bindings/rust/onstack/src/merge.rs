@@ -56,7 +56,12 @@ impl Merge {
                 ..*known
             }));
             let location_id = sample.location_id.iter().filter_map(|id| locations.get(id).copied()).collect();
-            self.message.sample.push(Sample { location_id, value: sample.value.clone(), label, times: sample.times.clone() });
+            self.message.sample.push(Sample {
+                location_id,
+                value: sample.value.clone(),
+                label,
+                times: sample.times.clone(),
+            });
         }
         from.comment.iter().for_each(|&index| self.comment(from.text(index)));
         Ok(())
@@ -84,7 +89,9 @@ impl Merge {
         let ends = self.starts.iter().skip(1).map(|&(first, _)| first).chain([self.message.sample.len()]);
         for (&(first, start), end) in self.starts.iter().zip(ends) {
             let later = start.saturating_sub(self.message.time_nanos) / 1000;
-            for sample in self.message.sample[first..end].iter_mut().filter(|sample| later != 0 && !sample.times.is_empty()) {
+            for sample in
+                self.message.sample[first..end].iter_mut().filter(|sample| later != 0 && !sample.times.is_empty())
+            {
                 sample.times = sample.times.shifted(later);
             }
         }

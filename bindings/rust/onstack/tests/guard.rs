@@ -212,3 +212,33 @@ fn the_accounting_balances() {
     assert!(s.truncated_by(onstack::Truncation::Depth) > s.samples / 2, "{s:?}");
     assert!(matches!(guard.stop(), Err(Error::Stopped)));
 }
+
+#[test]
+fn a_timeline_says_when_samples_were_taken() {
+    let _alone = alone();
+    let guard = ProfilerGuardBuilder::default().frequency(199).timeline(true).build().unwrap();
+    let begun = std::time::SystemTime::now();
+    burn(WORK / 2);
+    thread::sleep(WORK / 2);
+    burn(WORK / 2);
+    let lasted = begun.elapsed().unwrap().as_micros() as i64;
+    guard.stop().unwrap();
+    let mut file = Vec::new();
+    guard.profile().unwrap().write_pprof(&mut file).unwrap();
+    assert_eq!(pprof::check(&file).and_then(Result::err), None);
+    let profile = Profile::read(&file[..]).unwrap();
+    let view = onstack::view::View::new(&profile);
+    let (mut moments, mut ticks) = (Vec::new(), 0);
+    view.each(|seen| {
+        ticks += seen.values[0] as u64;
+        moments.extend(seen.times.iter());
+    });
+    assert_eq!(moments.iter().map(|moment| moment.weight).sum::<u64>(), ticks, "each tick has its time");
+    assert!(moments.iter().all(|moment| (0..lasted + 50_000).contains(&moment.at)), "{lasted}: {moments:?}");
+    moments.sort_by_key(|moment| moment.at);
+    let widest = moments.windows(2).max_by_key(|pair| pair[1].at - pair[0].at).unwrap();
+    let gap = widest[1].at - widest[0].at;
+    assert!(gap >= (WORK / 2).as_micros() as i64 * 9 / 10, "the sleep is a gap: {gap}");
+    let kept = format!("onstack.timeline kept={} lost=0", moments.len());
+    assert!(profile.comments().any(|comment| comment == kept), "{kept}");
+}

@@ -162,8 +162,8 @@ static int pprof_write_comments(onstack_pprof_writer *writer) {
     error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && report->view.times_kept + report->view.times_lost > 0) {
-    const int length = snprintf(text, sizeof(text), "onstack.timeline kept=%" PRIu64 " lost=%" PRIu64, report->view.times_kept,
-                                report->view.times_lost);
+    const int length = snprintf(text, sizeof(text), "onstack.timeline kept=%" PRIu64 " lost=%" PRIu64,
+                                report->view.times_kept, report->view.times_lost);
     error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && writer->part.failed) error = -ENOMEM;

@@ -28,10 +28,7 @@ impl Writer<'_, '_> {
         let comma = if self.out.ends_with('[') { "" } else { ",\n" };
         let (whole, part) = (at.max(0) / 1000, at.max(0) % 1000);
         // A String takes all.
-        let _ = write!(
-            self.out,
-            r#"{comma}{{"ph":"{kind}","pid":{process},"tid":{id},"ts":{whole}.{part:03}{rest}}}"#
-        );
+        let _ = write!(self.out, r#"{comma}{{"ph":"{kind}","pid":{process},"tid":{id},"ts":{whole}.{part:03}{rest}}}"#);
     }
 
     fn name(&mut self, what: &str, thread: &Thread, name: &str) {
@@ -66,7 +63,8 @@ impl Writer<'_, '_> {
     fn span(&mut self, thread: &Thread, mark: &Mark) {
         let (category, name, rest) = match &mark.what {
             What::Wait([state, wait, on, holder]) => {
-                let name = [wait, on].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(" ");
+                let name =
+                    [wait, on].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(" ");
                 let name = if name.is_empty() { state.clone() } else { name };
                 ("wait", name, format!(r#","args":{{"state":{},"holder":{}}}"#, quoted(state), quoted(holder)))
             }

@@ -102,7 +102,8 @@ impl Writer<'_, '_> {
     }
 
     fn stack(&mut self, thread: ThreadHandle, stack: usize) -> Option<StackHandle> {
-        let frames: Vec<_> = self.timeline.stacks[stack].frames.iter().map(|&frame| self.frames[frame as usize]).collect();
+        let frames: Vec<_> =
+            self.timeline.stacks[stack].frames.iter().map(|&frame| self.frames[frame as usize]).collect();
         let info = frames.into_iter().map(|(name, category_pair)| FrameInfo {
             frame: Frame::Label(name),
             category_pair,

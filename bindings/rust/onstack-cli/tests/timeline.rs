@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When things happen, in profiles of a program that does one thing after the other, and in both formats of viewers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn place(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Without the library nothing can be recorded, and that is said.
+fn library() -> Option<PathBuf> {
+    let named = std::env::var_os("ONSTACK_PRELOAD").map(PathBuf::from);
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../build/lib/libonstack-preload.so");
+    let library = named.unwrap_or(built);
+    if !library.exists() {
+        eprintln!("SKIPPED: {} is not built: timelines of real programs were NOT tried", library.display());
+        return None;
+    }
+    Some(library)
+}
+
+/// `first` for 0.4 s, nothing for 0.3 s, `second` for 0.4 s; with a word the same in a child, and then here.
+const SOURCE: &str = r#"
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+volatile unsigned sum;
+static int used(double since, double seconds) {
+  struct timespec now;
+  for (unsigned i = 0; i < 100000; i++) sum += i;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec + now.tv_nsec / 1e9 - since >= seconds;
+}
+static double now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec + now.tv_nsec / 1e9;
+}
+__attribute__((noinline)) void first(void) { for (double since = now(); !used(since, 0.4);) continue; }
+__attribute__((noinline)) void second(void) { for (double since = now(); !used(since, 0.4);) continue; }
+int main(int count, char **words) {
+  const struct timespec some = {0, 300000000};
+  if (count > 1 && fork() == 0) count = 1;
+  else if (count > 1) wait(0);
+  first();
+  nanosleep(&some, 0);
+  second();
+  return 0;
+}
+"#;
+
+fn program() -> PathBuf {
+    static ONCE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    ONCE.get_or_init(|| {
+        let (code, program) = (place("phases.c"), place("phases"));
+        fs::write(&code, SOURCE).unwrap();
+        let built = Command::new("cc").args(["-O1", "-g", "-o"]).arg(&program).arg(&code).status();
+        assert!(built.expect("a C compiler").success());
+        program
+    })
+    .clone()
+}
+
+fn onstack(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_onstack")).args(arguments).output().expect("the command runs")
+}
+
+fn record(library: &Path, output: &Path, options: &[&str], words: &[&str]) {
+    let program = program();
+    let (library, output) = (library.to_str().unwrap(), output.to_str().unwrap());
+    let fixed = ["record", "-F", "199", "--preload", library, "-o", output];
+    let ended = onstack(&[&fixed[..], options, &["--", program.to_str().unwrap()], words].concat());
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+fn convert(input: &Path, format: &str) -> Value {
+    let converted = onstack(&["convert", "--format", format, input.to_str().unwrap()]);
+    assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
+    serde_json::from_slice(&converted.stdout).expect("JSON")
+}
+
+/// Slices of a function: begin and end in milliseconds; every slice must end, inside of the one that it began in.
+fn slices(trace: &Value, process: u64, name: &str) -> Vec<(f64, f64)> {
+    let (mut open, mut found, mut last) = (Vec::new(), Vec::new(), 0.0);
+    for event in trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["pid"] == process) {
+        let at = event["ts"].as_f64().unwrap() / 1000.0;
+        match event["ph"].as_str().unwrap() {
+            "B" => open.push((event["name"].as_str().unwrap().to_owned(), at)),
+            "E" => {
+                let (opened, begin) = open.pop().expect("what ends has begun");
+                if opened == name {
+                    found.push((begin, at));
+                }
+            }
+            _ => continue,
+        }
+        assert!(at >= last, "{event} after {last}");
+        last = at;
+    }
+    assert!(open.is_empty(), "{open:?}");
+    found
+}
+
+/// `first`, then nothing for a quarter of a second, and then `second`; each for nearly as long as it was worked in.
+fn check_phases(trace: &Value, process: u64) {
+    let (first, second) = (slices(trace, process, "first"), slices(trace, process, "second"));
+    let (ends, begins) = (first.last().expect("first").1, second.first().expect("second").0);
+    assert!(begins - ends > 200.0 && begins - ends < 2000.0, "{first:?} {second:?}");
+    for slices in [first, second] {
+        let sum: f64 = slices.iter().map(|(begin, end)| end - begin).sum();
+        assert!(sum > 320.0, "{slices:?}"); // a loaded machine makes it longer
+    }
+}
+
+#[test]
+fn phases_are_slices_one_after_the_other() {
+    let Some(library) = library() else { return };
+    let output = place("phases.pb.gz");
+    record(&library, &output, &["--timeline"], &[]);
+    let trace = convert(&output, "chrome");
+    check_phases(&trace, 0);
+    let names = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "M");
+    let names: Vec<_> = names.map(|event| event["args"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["phases", "phases"], "process and thread");
+}
+
+#[test]
+fn processes_have_tracks_of_their_own() {
+    let Some(library) = library() else { return };
+    let output = place("phases-merged.pb.gz");
+    record(&library, &output, &["--timeline", "--children=merge"], &["twice"]);
+    let trace = convert(&output, "chrome");
+    let mut processes: Vec<_> =
+        trace["traceEvents"].as_array().unwrap().iter().map(|event| event["pid"].as_u64().unwrap()).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    assert_eq!(processes.len(), 2, "{processes:?}");
+    processes.iter().for_each(|&process| check_phases(&trace, process));
+    // The program waits for its child, whose profile began later.
+    let mut begins = processes.iter().map(|&process| slices(&trace, process, "first")[0].0);
+    let apart = begins.next().unwrap() - begins.next().unwrap();
+    assert!(apart.abs() > 700.0, "{apart} ms between them");
+}
+
+#[test]
+fn firefox_has_the_samples_in_order() {
+    let Some(library) = library() else { return };
+    let output = place("phases.json");
+    record(&library, &output, &["--format", "firefox", "--clock", "wall"], &[]);
+    let profile: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
+    assert_eq!(profile["meta"]["symbolicated"], true);
+    let threads = profile["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 1);
+    let samples = &threads[0]["samples"];
+    let deltas = samples["timeDeltas"].as_array().unwrap();
+    assert!(deltas.iter().all(|delta| delta.as_f64().unwrap() >= 0.0), "{deltas:?}");
+    let (weights, cpu) = (&samples["weight"], &samples["threadCPUDelta"]);
+    let sum = |list: &Value| list.as_array().unwrap().iter().filter_map(Value::as_f64).sum::<f64>();
+    assert!(sum(weights) > 150.0, "{weights}");
+    // Microseconds on a processor.
+    assert!((600_000.0..1_000_000.0).contains(&sum(cpu)), "{cpu}");
+    let markers = threads[0]["markers"]["data"].as_array().unwrap();
+    let waits: Vec<_> = markers.iter().filter(|data| data["type"] == "wait").collect();
+    assert!(!waits.is_empty(), "{markers:?}");
+    let names = profile["shared"]["stringArray"].as_array().or(threads[0]["stringArray"].as_array()).unwrap();
+    assert!(names.iter().any(|name| name == "clock_nanosleep"), "{names:?}");
+}
+
+#[test]
+fn what_has_no_times_is_refused() {
+    let folded = place("timeless.folded");
+    fs::write(&folded, "main;f 3\n").unwrap();
+    for format in ["firefox", "chrome"] {
+        let refused = onstack(&["convert", "--format", format, folded.to_str().unwrap()]);
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(1) && text.contains("record it with --timeline"), "{text}");
+        let refused = onstack(&["record", "--heap", "--format", format, "--", "true"]);
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && text.contains("--heap"), "{text}");
+    }
+    let refused = onstack(&["record", "--heap", "--timeline", "--", "true"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
