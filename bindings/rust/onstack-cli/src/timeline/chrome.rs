@@ -7,7 +7,7 @@ use std::fmt::Write;
 use onstack::plain::Plain;
 
 use super::marks::{self, Mark, What};
-use super::{Point, Thread, Timeline};
+use super::{Timeline, Track};
 
 struct Writer<'t, 'a> {
     timeline: &'t Timeline<'a>,
@@ -23,23 +23,30 @@ fn quoted(text: &str) -> String {
 
 impl Writer<'_, '_> {
     /// An event with what comes behind its time, `,"name":"f"`.
-    fn event(&mut self, kind: &str, thread: &Thread, at: i64, rest: &str) {
-        let (process, id) = (thread.process_id, thread.id);
+    fn event(&mut self, kind: &str, track: &Track, at: i64, rest: &str) {
+        let (process, id) = (track.process_id, track.id);
         let comma = if self.out.ends_with('[') { "" } else { ",\n" };
         let (whole, part) = (at.max(0) / 1000, at.max(0) % 1000);
         // A String takes all.
         let _ = write!(self.out, r#"{comma}{{"ph":"{kind}","pid":{process},"tid":{id},"ts":{whole}.{part:03}{rest}}}"#);
     }
 
-    fn name(&mut self, what: &str, thread: &Thread, name: &str) {
-        self.event("M", thread, 0, &format!(r#","name":"{what}","args":{{"name":{}}}"#, quoted(name)));
+    fn name(&mut self, what: &str, track: &Track, name: &str) {
+        self.event("M", track, 0, &format!(r#","name":"{what}","args":{{"name":{}}}"#, quoted(name)));
+    }
+
+    /// The name stands at both ends: some readers look for it.
+    fn slice(&mut self, kind: &str, track: &Track, at: i64, frame: u32) {
+        let function = &self.timeline.functions[frame as usize];
+        let rest = format!(r#","cat":"{}","name":{}"#, function.language.name(), quoted(&function.name));
+        self.event(kind, track, at, &rest);
     }
 
     /// Slices of functions that stay in the stack from one sample to the next are one.
-    fn slices(&mut self, thread: &Thread, points: &[Point]) {
+    fn slices(&mut self, track: &Track) {
         let timeline = self.timeline;
         let (mut open, mut until): (&[u32], i64) = (&[], 0);
-        for point in points {
+        for point in &track.points {
             let frames = &timeline.stacks[point.stack].frames[..];
             let mut begin = point.at.saturating_sub(point.lasts);
             let follows = begin - until <= timeline.apart();
@@ -49,18 +56,14 @@ impl Writer<'_, '_> {
                 continue;
             }
             let end = if follows { begin } else { until };
-            open[common..].iter().for_each(|_| self.event("E", thread, end, ""));
-            for &frame in &frames[common..] {
-                let function = &timeline.functions[frame as usize];
-                let rest = format!(r#","cat":"{}","name":{}"#, function.language.name(), quoted(&function.name));
-                self.event("B", thread, begin, &rest);
-            }
+            open[common..].iter().rev().for_each(|&frame| self.slice("E", track, end, frame));
+            frames[common..].iter().for_each(|&frame| self.slice("B", track, begin, frame));
             (open, until) = (frames, point.at);
         }
-        open.iter().for_each(|_| self.event("E", thread, until, ""));
+        open.iter().rev().for_each(|&frame| self.slice("E", track, until, frame));
     }
 
-    fn span(&mut self, thread: &Thread, mark: &Mark) {
+    fn span(&mut self, track: &Track, mark: &Mark) {
         let (category, name, rest) = match &mark.what {
             What::Wait([state, wait, on, holder]) => {
                 let name =
@@ -72,19 +75,19 @@ impl Writer<'_, '_> {
         };
         self.spans += 1;
         let what = format!(r#","cat":"{category}","id":{},"name":{}"#, self.spans, quoted(&name));
-        self.event("b", thread, mark.begin, &format!("{what}{rest}"));
-        self.event("e", thread, mark.end, &what);
+        self.event("b", track, mark.begin, &format!("{what}{rest}"));
+        self.event("e", track, mark.end, &what);
     }
 }
 
 /// The events as JSON.
 pub fn bytes(timeline: &Timeline<'_>) -> Vec<u8> {
     let mut writer = Writer { timeline, out: r#"{"displayTimeUnit":"ms","traceEvents":["#.into(), spans: 0 };
-    for (thread, points) in &timeline.threads {
-        writer.name("process_name", thread, thread.process_title(timeline));
-        writer.name("thread_name", thread, thread.title());
-        writer.slices(thread, points);
-        marks::of(timeline, points).iter().for_each(|mark| writer.span(thread, mark));
+    for track in &timeline.tracks {
+        writer.name("process_name", track, track.process_title(timeline));
+        writer.name("thread_name", track, &track.name);
+        writer.slices(track);
+        marks::of(timeline, &track.points).iter().for_each(|mark| writer.span(track, mark));
     }
     writer.out += "]}\n";
     writer.out.into_bytes()

@@ -167,20 +167,19 @@ pub fn bytes(timeline: &Timeline<'_>, title: &str) -> Vec<u8> {
     }
     let mut writer = Writer { timeline, profile, frames };
     let mut process = None;
-    for (thread, points) in &timeline.threads {
-        let key = (&thread.process, thread.process_id);
-        let new = process.as_ref().map_or(true, |&(known, _)| known != key);
-        if new {
-            let name = Plain(thread.process_title(timeline)).to_string();
-            process = Some((key, writer.profile.add_process(&name, thread.process_id, timestamp(0))));
+    for track in &timeline.tracks {
+        let key = (&track.process, track.process_id);
+        if process.as_ref().map_or(true, |&(known, _)| known != key) {
+            let name = Plain(track.process_title(timeline)).to_string();
+            process = Some((key, writer.profile.add_process(&name, track.process_id, timestamp(0))));
         }
         let Some((_, handle)) = process else { continue };
-        let begin = points.first().map_or(0, |point| point.at - point.lasts);
-        let made = writer.profile.add_thread(handle, thread.id, timestamp(begin), new);
-        writer.profile.set_thread_name(made, &Plain(thread.title()).to_string());
-        writer.profile.set_thread_show_markers_in_timeline(made, true);
-        writer.samples(made, points);
-        writer.markers(made, points);
+        let begin = track.points.first().map_or(0, |point| point.at - point.lasts);
+        let thread = writer.profile.add_thread(handle, track.id, timestamp(begin), track.is_first);
+        writer.profile.set_thread_name(thread, &Plain(&track.name).to_string());
+        writer.profile.set_thread_show_markers_in_timeline(thread, true);
+        writer.samples(thread, &track.points);
+        writer.markers(thread, &track.points);
     }
     // Its own maps have texts as keys, and a vector takes all.
     serde_json::to_vec(&writer.profile).unwrap_or_default()
