@@ -24,6 +24,8 @@ def wrong_values_are_named():
         (dict(ONSTACK_FORK="follow"), "ONSTACK_FORK=follow", "%p"),
         (dict(ONSTACK_PROFILE="out.%q"), "ONSTACK_PROFILE=out.%q", "%"),
         (dict(ONSTACK_PROFILE="x" * 5000), "ONSTACK_PROFILE=xxx", "too long"),
+        (dict(ONSTACK_TIMELINE="yes"), "ONSTACK_TIMELINE=yes", "give 1"),
+        (dict(ONSTACK_TIMELINE="1", ONSTACK_HEAP="1"), "ONSTACK_TIMELINE=1", "heap profile"),
         (dict(CPUPROFILESIGNAL="9"), "CPUPROFILESIGNAL=9", "signal"),
     ]
     for variables, name, advice in wrong:
@@ -54,6 +56,17 @@ def unwinders_can_be_chosen():
         with program(WORK, "exit", ONSTACK_UNWINDER=name) as run:
             deepest = max(len(stack) for _, _, stack in run.profile().samples)
             check(deepest == 1 if depth == 1 else deepest >= depth, f"{name}: {deepest} frames")
+
+
+@case
+def a_timeline_is_kept_where_it_is_asked_for():
+    kept = lambda run: [line for line in run.profile().comments if line.startswith("onstack.timeline")]
+    with program(WORK, "exit", ONSTACK_TIMELINE="1") as run:
+        ((line,), samples) = kept(run), run.profile().comments
+        samples = int(re.search(r" samples=(\d+)", samples[0])[1])
+        equal(line, f"onstack.timeline kept={samples} lost=0", "what is kept")
+    with program(WORK, "exit", ONSTACK_TIMELINE="0") as run:
+        equal(kept(run), [], "what is kept unless it is asked for")
 
 
 @case
