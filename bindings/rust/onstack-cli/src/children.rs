@@ -17,6 +17,15 @@ use crate::{live, output};
 pub const PROFILE: &str = "profile";
 pub const STATUS: &str = "status";
 
+/// The profile's name of one process.
+pub fn profile_of(process: u32, several: bool) -> String {
+    if several {
+        format!("{PROFILE}.{process}")
+    } else {
+        PROFILE.into()
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum How {
     /// A profile for each process

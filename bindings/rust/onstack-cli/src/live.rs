@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The line that changes while a program is recorded.
+//! The line that changes while a program is recorded, and with it the functions that spent most.
+
+pub mod panel;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,6 +9,8 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use panel::Panel;
 
 /// What the preload has said last: a line `onstack.stats key=value ...`, which it replaces each second and at the end; then
 /// a line `onstack.module ...` for each library that cut stacks may follow.
@@ -104,25 +108,29 @@ pub struct Live {
     path: PathBuf,
     each: bool,
     shown: bool,
+    panel: Option<Panel>,
 }
 
 impl Live {
-    /// `each`: `path` is followed by the ids of processes.
-    pub fn new(path: PathBuf, each: bool, quiet: bool) -> Self {
-        Self { path, each, shown: !quiet && io::stderr().is_terminal() }
+    /// `each`: `path` is followed by the ids of processes. `profile`: the functions of what is saved there are shown too.
+    pub fn new(path: PathBuf, each: bool, quiet: bool, profile: Option<PathBuf>) -> Self {
+        let shown = !quiet && io::stderr().is_terminal();
+        Self { path, each, shown, panel: profile.filter(|_| shown).map(Panel::new) }
     }
 
-    pub fn show(&self, elapsed: Duration) {
+    pub fn show(&mut self, elapsed: Duration) {
         if self.shown {
-            let line = self.status().line(elapsed);
-            let _ = write!(io::stderr(), "\r\x1b[Konstack: {line}").and_then(|()| io::stderr().flush());
+            let line = format!("onstack: {}", self.status().line(elapsed));
+            let panel = self.panel.as_mut().and_then(|panel| panel.drawn(&line));
+            send(&panel.unwrap_or_else(|| format!("\r\x1b[K{line}")));
         }
     }
 
-    /// Takes the line away; what comes next begins at the margin.
-    pub fn end(&self) -> Status {
+    /// Takes them away; what comes next begins at the margin.
+    pub fn end(&mut self) -> Status {
         if self.shown {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            let closed = self.panel.as_mut().map(Panel::closed).unwrap_or_default();
+            send(&format!("{closed}\r\x1b[K"));
         }
         self.status()
     }
@@ -134,6 +142,11 @@ impl Live {
             Status::read(&self.path)
         }
     }
+}
+
+/// As a whole: the program writes to the same terminal.
+fn send(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes()).and_then(|()| io::stderr().flush());
 }
 
 /// The files beside `path` that have its name with a dot and a process id behind it, by that id.

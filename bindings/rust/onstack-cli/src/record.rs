@@ -14,7 +14,7 @@ use onstack::{Profile, Summary};
 
 use crate::failure::Failure;
 use crate::format::{Format, Resource};
-use crate::live::{Live, Status};
+use crate::live::{panel, Live, Status};
 use crate::{children, output, preload, program};
 
 /// The program's own code is passed on (128 and its number when a signal ended it); 127: no such program; 126: it cannot
@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
+    /// Show the functions that spent most so far, in the last rows of the terminal, and at the end
+    #[arg(long, conflicts_with = "quiet")]
+    top: bool,
     /// Keep the time of each sample, for `onstack view`'s heat map and for the formats firefox and chrome, which ask for it by
     /// themselves. Some three bytes a sample
     #[arg(long, conflicts_with = "heap")]
@@ -113,9 +116,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let started = Instant::now();
     let child = command.spawn().map_err(|error| Failure::of_program(&path, 126, format!("cannot be run: {error}")))?;
     let process = child.id();
-    let live = Live::new(scratch.0.join(children::STATUS), follows, arguments.quiet);
+    let profile = arguments.top.then(|| scratch.0.join(children::profile_of(process, follows)));
+    let mut live = Live::new(scratch.0.join(children::STATUS), follows, arguments.quiet, profile);
     let ended =
-        wait(child, &live, started).map_err(|error| Failure::new(&path, format!("cannot be awaited: {error}")))?;
+        wait(child, &mut live, started).map_err(|error| Failure::new(&path, format!("cannot be awaited: {error}")))?;
     let status = live.end();
     let recorded = Recorded { program: &path, scratch: &scratch.0, output: &output, status: &status, ended, process };
     match arguments.children {
@@ -147,7 +151,7 @@ fn source(arguments: &Arguments, command: &mut Command) {
     }
 }
 
-fn wait(mut child: Child, live: &Live, started: Instant) -> io::Result<ExitStatus> {
+fn wait(mut child: Child, live: &mut Live, started: Instant) -> io::Result<ExitStatus> {
     attend(child.id() as i32);
     let mut shown = Instant::now();
     loop {
@@ -200,6 +204,9 @@ fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> R
     if !arguments.quiet {
         eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(output));
         advise(&profile.summary(), status.is_of_heap());
+        if arguments.top {
+            panel::tell(&profile);
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables for a terminal: lines that are longer than it is wide lose the middle of their last column, the name.
 
-use std::io::{self, IsTerminal};
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
 /// A line begins with numbers, which stay whole.
@@ -17,19 +17,20 @@ pub fn fitted(text: String) -> String {
 }
 
 fn columns() -> Option<usize> {
-    if !io::stdout().is_terminal() {
-        return None;
-    }
-    let mut size = MaybeUninit::<libc::winsize>::zeroed();
-    // SAFETY: the call writes a structure of that type, or nothing; all zeros are one.
-    let size = unsafe {
-        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, size.as_mut_ptr()) == 0).then(|| size.assume_init())
-    };
-    // A terminal that does not know its size says 0.
-    size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0)
+    size(libc::STDOUT_FILENO).map(|(_, columns)| columns)
 }
 
-fn shortened(line: &str, columns: usize) -> String {
+/// Rows and columns; nothing where that is no terminal.
+pub fn size(descriptor: c_int) -> Option<(usize, usize)> {
+    let mut size = MaybeUninit::<libc::winsize>::zeroed();
+    // SAFETY: the call writes a structure of that type, or nothing; all zeros are one.
+    let size =
+        unsafe { (libc::ioctl(descriptor, libc::TIOCGWINSZ, size.as_mut_ptr()) == 0).then(|| size.assume_init()) };
+    // A terminal that does not know its size says 0.
+    size.map(|size| (usize::from(size.ws_row), usize::from(size.ws_col))).filter(|&(_, columns)| columns > 0)
+}
+
+pub fn shortened(line: &str, columns: usize) -> String {
     let columns = columns.max(LEAST);
     let count = line.chars().count();
     if count <= columns {

@@ -25,7 +25,7 @@ fn library() -> Option<PathBuf> {
     Some(library)
 }
 
-/// Spends half a second in `hot`, then ends as the words in its arguments say.
+/// Spends half a second in `hot`, with the word `long` more than two, then ends as the words in its arguments say.
 fn burner() -> PathBuf {
     const SOURCE: &str = r#"
 #include <pthread.h>
@@ -57,6 +57,10 @@ int main(int count, char **words) {
     pthread_join(thread, NULL);
   } else {
     work(NULL);
+  }
+  if (!strcmp(how, "long")) {
+    const time_t end = time(NULL) + 3;
+    while (time(NULL) < end) hot();
   }
   if (!strcmp(how, "_exit")) _exit(3);
   if (!strcmp(how, "abort")) abort();
@@ -225,6 +229,48 @@ int main(void) {
         of("resident") == 100.0 && of("native, in use, in the profile") > 1.0 && of("unexplained") < 10.0,
         "{table}"
     );
+}
+
+/// What a command writes to a terminal of so many rows and a hundred columns.
+fn on_terminal(rows: u16, command: &mut Command) -> String {
+    use std::io::Read;
+    use std::os::fd::{FromRawFd, OwnedFd};
+    let size = libc::winsize { ws_row: rows, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: both places are filled in, and nothing but the size is given.
+    let made = unsafe { libc::openpty(&mut ours, &mut theirs, std::ptr::null_mut(), std::ptr::null(), &size) };
+    assert_eq!(made, 0);
+    // SAFETY: the call made both, and nobody else has them.
+    let (mut ours, theirs) = unsafe { (fs::File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+    let mut child = command.stdout(theirs.try_clone().unwrap()).stderr(theirs).spawn().unwrap();
+    // The command holds the terminal as well.
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut text = Vec::new();
+    let mut piece = [0; 4096];
+    // The end of a terminal is an error.
+    while let Ok(count @ 1..) = ours.read(&mut piece) {
+        text.extend_from_slice(&piece[..count]);
+    }
+    assert!(child.wait().unwrap().code() == Some(3), "{}", String::from_utf8_lossy(&text));
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn functions_are_shown_while_the_program_runs() {
+    let Some(library) = library() else { return };
+    let (burner, output) = (burner(), place("top.pb.gz"));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    run.args(["record", "--top", "-F", "199", "-o"]).arg(&output).arg("--preload").arg(&library).arg("--");
+    let text = on_terminal(30, run.arg(&burner).arg("long"));
+    let (during, end) = text.split_once("\x1b[r").expect("the rows are given back");
+    assert!(during.contains("\x1b[1;18r") && during.contains("\x1b[19;1H"), "{text:?}");
+    assert!(during.contains("%  hot"), "{text:?}");
+    // Too small a terminal has the line of counters alone.
+    let mut small = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    small.args(["record", "--top", "-F", "199", "-o"]).arg(&output).arg("--preload").arg(&library).arg("--");
+    let text = on_terminal(10, small.arg(&burner).arg("long"));
+    assert!(!text.contains("\x1b[1;") && text.contains("\r\x1b[Konstack: ") && text.contains("%  hot"), "{text:?}");
+    assert!(end.contains("; wrote ") && end.contains("%  hot"), "{text:?}");
 }
 
 /// Two threads that want one lock, of which one sleeps with it.
