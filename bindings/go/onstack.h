@@ -126,7 +126,7 @@ typedef uint32_t onstack_unit;
 typedef struct onstack_sample {
   uint32_t size;                 /* of this structure, in bytes */
   onstack_kind kind;             /* ONSTACK_KIND_* */
-  uint64_t time_ns;              /* CLOCK_MONOTONIC, nanoseconds, when it was taken */
+  uint64_t time_ns;              /* CLOCK_MONOTONIC, nanoseconds, when it was taken; of a wait when it ended or went on */
   uint64_t value;                /* what it stands for, in `unit`; of ticks weight x period */
   uint64_t period;               /* in `unit`, from one sample to the next, of the session's clock for ticks; 0: each event
                                     has a sample */
@@ -701,8 +701,8 @@ typedef struct onstack_profile_options {
   uint8_t reserved0[2];        /* 0 */
   uint32_t max_stacks;         /* distinct stacks that are kept; 0: 1,048,576. Later ones are counted in the
                                   stack "[onstack: too many stacks]" */
-  uint32_t timeline_bytes; /* of memory for the times of samples, some three bytes each, as ONSTACK_TIMELINE_BYTES; 0: they
-                                  are not kept. Only of CPU and real time; what finds no room is counted as lost */
+  uint32_t timeline_bytes;     /* of memory for the times of samples, some four bytes each and 64 a stack, as
+                                  ONSTACK_TIMELINE_BYTES; 0: they are not kept. Only of CPU and real time; what finds no room is counted as lost */
 } onstack_profile_options;
 
 /* Room for the times of an hour of 16 busy threads at 99 Hz. */

@@ -4492,6 +4492,7 @@ typedef struct onstack_walked_stack {
   uint32_t map_sequence;                  /* of the module map, before the walk (handler/unwind/rules/rules.h) */
   const onstack_interpreted *interpreted; /* NULL: no interpreter runs there */
   bool labels_cut;
+  uint64_t time_ns; /* real time when it was there last; 0: now */
 } onstack_walked_stack;
 
 /* The same without a walk: of the event, `registers` and `ucontext` are not looked at. The stack is no deeper than the ring's
@@ -5571,6 +5572,7 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
   if (!entry) return;
   entry->flags = (uint8_t)(event->flags | (stack->labels_cut ? ONSTACK_SAMPLE_LABELS_CUT : 0));
+  if (stack->time_ns != 0) entry->time_ns = stack->time_ns;
   entry->thread_name[0] = event->name[0];
   entry->thread_name[1] = event->name[1];
   entry->map_sequence = stack->map_sequence;
@@ -12531,10 +12533,10 @@ typedef struct onstack_wall_mark {
 /* Bytes that a stack of this session takes at most. */
 ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
 
-/* It is blocked where the look found it, and has been for `blocked_ns` of the time since the last one. `room`: for its stack,
+/* It is blocked where the look found it now, and has been for `blocked_ns` of the time since the last one. `room`: for its stack,
    the same each time. `index`: of its record. */
 ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                                  const onstack_look *look, int64_t blocked_ns);
+                                                  const onstack_look *look, int64_t blocked_ns, uint64_t now_ns);
 
 /* It runs, or waits for a processor. */
 ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns);
@@ -12615,7 +12617,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
   onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
   if (status == ONSTACK_LOOK_BLOCKED) {
-    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns);
+    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns, now_ns);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
     if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
@@ -14243,6 +14245,7 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
   memcpy(labels, state, sizeof(state));
   memcpy(labels + sizeof(state), walked.labels + mark->stack->wait_label_bytes, others);
   walked.labels = labels;
+  walked.time_ns = 0;
   walked.label_bytes = (uint32_t)sizeof(state) + others;
   wall_record(slot, mark, &walked, ns, ticks);
 }
@@ -14284,15 +14287,17 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
 }
 
 void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                 const onstack_look *look, int64_t blocked_ns) {
+                                 const onstack_look *look, int64_t blocked_ns, uint64_t now_ns) {
   if (!mark->stack || !wall_stack_is(mark->stack, look)) {
     if (mark->stands && blocked_ns > 0) {
       mark->stack->blocked_ns += (uint64_t)blocked_ns / 2;
+      mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns / 2;
       blocked_ns -= blocked_ns / 2;
     }
     wall_tell(slot, mark);
     mark->stack = wall_stack_put(room, look);
   }
+  mark->stack->walked.time_ns = now_ns;
   mark->unplaced_ns += blocked_ns;
   if (mark->unplaced_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)mark->unplaced_ns;
@@ -14304,9 +14309,10 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
 }
 
 void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
-  if (mark->stands && blocked_ns > 0)
+  if (mark->stands && blocked_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)blocked_ns;
-  else
+    mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
+  } else
     mark->unplaced_ns += blocked_ns;
   mark->stands = false;
 }
@@ -14315,7 +14321,10 @@ bool onstack_wall_stands(const onstack_wall_mark *mark) {
   return mark->stands && mark->stack->walked.truncation != ONSTACK_TRUNCATED_PENDING;
 }
 
-void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) { mark->stack->blocked_ns += ns; }
+void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
+  mark->stack->blocked_ns += ns;
+  mark->stack->walked.time_ns = mark->seen_ns + ns;
+}
 
 /* ---- core/src/control/unwind/blocked_aarch64.c ---- */
 /*
@@ -18854,39 +18863,26 @@ ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
 #ifndef ONSTACK_PROFILE_TIMES_H
 #define ONSTACK_PROFILE_TIMES_H
 
-/* ---- core/src/profile/protobuf.h ---- */
-/* Encoding of one protobuf message into memory that is used again for the next. */
-#ifndef ONSTACK_PROFILE_PROTOBUF_H
-#define ONSTACK_PROFILE_PROTOBUF_H
+/* ---- core/src/profile/output.h ---- */
+/* Bytes on their way to the host's writer: gathered, so that it is called a few times and not for each number. */
+#ifndef ONSTACK_PROFILE_OUTPUT_H
+#define ONSTACK_PROFILE_OUTPUT_H
 
-/* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
-   end. */
-typedef struct onstack_protobuf {
-  uint8_t *bytes;
+typedef struct onstack_profile_output {
+  onstack_writer writer;
+  void *data;
+  char *buffer;
   size_t used;
-  size_t capacity;
-  bool failed;
-} onstack_protobuf;
+  int error; /* 0, or ONSTACK_E_OUTPUT: the writer refused, and is not called again */
+} onstack_profile_output;
 
-/* A bare varint: an element of a packed field. */
-ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
-/* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
-ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A varint field that is there also as 0, where that is not the default. */
-ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A fixed64 field; 0 is left out. */
-ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* Encoded fields as they are. */
-ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
-/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
-ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
-/* A string, nested message or packed field. */
-ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
-                                                 size_t length);
-ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
-/* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
-ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
-ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
+/* Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_output_open(onstack_profile_output *output, onstack_writer writer, void *data);
+/* Passes on what is left (if `error` is 0) and releases. Returns `error`, or ONSTACK_E_OUTPUT. */
+ONSTACK_INTERNAL int onstack_profile_output_close(onstack_profile_output *output, int error);
+/* Both return output->error, so that a caller may look now and then only. */
+ONSTACK_INTERNAL int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length);
+ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output);
 
 #endif
 
@@ -18911,9 +18907,11 @@ typedef struct onstack_profile_stack_times {
 ONSTACK_INTERNAL void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times,
                                                 uint64_t time_ns, uint32_t weight);
 
-/* Appends them as they were when `times` was copied, by an origin that lies `shift_us` earlier. */
-ONSTACK_INTERNAL void onstack_profile_times_put(const onstack_profile_stack_times *times, int64_t shift_us,
-                                                onstack_protobuf *message);
+/* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They are
+   not gathered before: a stack's may be many. */
+ONSTACK_INTERNAL size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us);
+ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us,
+                                                 onstack_profile_output *output);
 
 #endif
 
@@ -20329,29 +20327,6 @@ int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onsta
  * text is made only for the lines that are written: names repeat a thousandfold, and the text of all stacks could be
  * many times the profile.
  */
-/* ---- core/src/profile/output.h ---- */
-/* Bytes on their way to the host's writer: gathered, so that it is called a few times and not for each number. */
-#ifndef ONSTACK_PROFILE_OUTPUT_H
-#define ONSTACK_PROFILE_OUTPUT_H
-
-typedef struct onstack_profile_output {
-  onstack_writer writer;
-  void *data;
-  char *buffer;
-  size_t used;
-  int error; /* 0, or ONSTACK_E_OUTPUT: the writer refused, and is not called again */
-} onstack_profile_output;
-
-/* Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_output_open(onstack_profile_output *output, onstack_writer writer, void *data);
-/* Passes on what is left (if `error` is 0) and releases. Returns `error`, or ONSTACK_E_OUTPUT. */
-ONSTACK_INTERNAL int onstack_profile_output_close(onstack_profile_output *output, int error);
-/* Both return output->error, so that a caller may look now and then only. */
-ONSTACK_INTERNAL int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length);
-ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output);
-
-#endif
-
 /* ---- core/src/profile/truncation.h ---- */
 /* What is said of stacks that were cut short. All strings are static. */
 #ifndef ONSTACK_PROFILE_TRUNCATION_H
@@ -22349,6 +22324,42 @@ enum { otlp_context_resource = 1 };
 #ifndef ONSTACK_PROFILE_TABLES_H
 #define ONSTACK_PROFILE_TABLES_H
 
+/* ---- core/src/profile/protobuf.h ---- */
+/* Encoding of one protobuf message into memory that is used again for the next. */
+#ifndef ONSTACK_PROFILE_PROTOBUF_H
+#define ONSTACK_PROFILE_PROTOBUF_H
+
+/* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
+   end. */
+typedef struct onstack_protobuf {
+  uint8_t *bytes;
+  size_t used;
+  size_t capacity;
+  bool failed;
+} onstack_protobuf;
+
+/* A bare varint: an element of a packed field. */
+ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
+/* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
+ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A varint field that is there also as 0, where that is not the default. */
+ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A fixed64 field; 0 is left out. */
+ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* Encoded fields as they are. */
+ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
+/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
+ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
+/* A string, nested message or packed field. */
+ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
+                                                 size_t length);
+ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
+/* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
+ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
+ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
+
+#endif
+
 /* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
 #define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
 
@@ -23456,11 +23467,20 @@ static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile
   onstack_protobuf_add_part(&writer->message, pprof_sample_value, &writer->part);
 }
 
-static void pprof_add_times(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+/* The sample that has been put together, and behind its other fields its times. */
+static int pprof_send_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   const onstack_profile_report *report = writer->report;
-  if (stack->times.bytes == 0) return;
-  onstack_profile_times_put(&stack->times, (report->view.start_unix_ns - report->start_unix_ns) / 1000, &writer->part);
-  onstack_protobuf_add_part(&writer->message, ONSTACK_PPROF_SAMPLE_TIMES, &writer->part);
+  if (stack->times.bytes == 0) return onstack_pprof_send(writer, pprof_profile_sample);
+  const int64_t shift_us = (int64_t)((uint64_t)report->view.start_unix_ns - (uint64_t)report->start_unix_ns) / 1000;
+  onstack_protobuf *message = &writer->message, *part = &writer->part;
+  onstack_protobuf_add_head(part, pprof_profile_sample,
+                            message->used + onstack_profile_times_length(&stack->times, shift_us));
+  onstack_protobuf_add_encoded(part, message->bytes, message->used);
+  int error =
+      message->failed || part->failed ? -ENOMEM : onstack_profile_output_put(writer->output, part->bytes, part->used);
+  message->used = 0;
+  part->used = 0;
+  return error != 0 ? error : onstack_profile_times_write(&stack->times, shift_us, writer->output);
 }
 
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
@@ -23472,8 +23492,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
   if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
   if (error == 0) error = pprof_add_labels(writer, stack);
-  if (error == 0) pprof_add_times(writer, stack);
-  return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_sample);
+  return error != 0 ? error : pprof_send_sample(writer, stack);
 }
 
 static int pprof_write_samples(onstack_pprof_writer *writer) {
@@ -24874,19 +24893,44 @@ static uint32_t times_first(const times_piece *piece, uint64_t *number) {
   return at;
 }
 
-void onstack_profile_times_put(const onstack_profile_stack_times *times, int64_t shift_us, onstack_protobuf *message) {
-  uint32_t left = times->bytes;
-  if (left == 0) return;
-  const times_piece *piece = times->chain->oldest;
+/* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
+static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us, uint8_t out[3 * TIMES_VARINT],
+                         uint32_t *skip) {
   uint64_t number;
-  uint32_t at = times_first(piece, &number);
+  uint8_t first[TIMES_VARINT];
+  *skip = times_first(times->chain->oldest, &number);
   const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
-  onstack_protobuf_add_varint(message, times_zigzag(since + shift_us) << 1 | (number & 1));
-  for (left -= at; left > 0; piece = piece->next, at = 0) {
+  const size_t bytes = times_encode(first, times_zigzag(since + shift_us) << 1 | (number & 1));
+  size_t length = times_encode(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
+  length += times_encode(out + length, times->bytes - *skip + bytes);
+  memcpy(out + length, first, bytes);
+  return length + bytes;
+}
+
+size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
+  uint8_t head[3 * TIMES_VARINT];
+  uint32_t skip;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &skip);
+  return length + times->bytes - skip;
+}
+
+int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
+  uint8_t head[3 * TIMES_VARINT];
+  uint32_t at;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &at);
+  int error = onstack_profile_output_put(output, head, length);
+  const times_piece *piece = times->chain->oldest;
+  for (uint32_t left = times->bytes - at; error == 0;) {
     const uint32_t here = piece->capacity - at < left ? piece->capacity - at : left;
-    onstack_protobuf_add_encoded(message, piece->bytes + at, here);
+    error = onstack_profile_output_put(output, piece->bytes + at, here);
     left -= here;
+    if (left == 0) break; /* the last piece's `next` may be being written */
+    piece = piece->next;
+    at = 0;
   }
+  return error;
 }
 
 /* ---- core/src/profile/truncation.c ---- */
@@ -24951,6 +24995,9 @@ static const struct {
     {"threads_unarmed",
      "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
      "pending signals (ulimit -i)"},
+    {"timeline_lost",
+     "samples whose time found no room (timeline_bytes), mostly the later ones: pictures of time lack them; profile for a "
+     "shorter while, or at a lower frequency"},
 };
 
 const char *onstack_profile_truncation_frame(uint32_t truncation) {

@@ -94,7 +94,7 @@ func WithUnwinder(name string) Option {
 	}
 }
 
-// WithTimeline keeps when each sample was taken, in some three bytes each, 64 MiB at most; of CPU and real time. WriteTo has it,
+// WithTimeline keeps when each sample was taken, in some four bytes each, 64 MiB at most; of CPU and real time. WriteTo has it,
 // for the commands onstack view and onstack convert; other readers pass it over. The profile's comment
 // "onstack.timeline kept=N lost=N" says how many times found no room.
 func WithTimeline() Option {

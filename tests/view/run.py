@@ -382,6 +382,7 @@ def main():
             except Exception:
                 failed += 1
                 traceback.print_exc()
+                browser.complaints()  # the next case has its own
                 browser.picture(directory / f"{test.__name__}.png")
                 print(f"FAILED {test.__name__}", flush=True)
     print(f"view: {ran} cases, {failed} failed")

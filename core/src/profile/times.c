@@ -113,17 +113,42 @@ static uint32_t times_first(const times_piece *piece, uint64_t *number) {
   return at;
 }
 
-void onstack_profile_times_put(const onstack_profile_stack_times *times, int64_t shift_us, onstack_protobuf *message) {
-  uint32_t left = times->bytes;
-  if (left == 0) return;
-  const times_piece *piece = times->chain->oldest;
+/* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
+static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us, uint8_t out[3 * TIMES_VARINT],
+                         uint32_t *skip) {
   uint64_t number;
-  uint32_t at = times_first(piece, &number);
+  uint8_t first[TIMES_VARINT];
+  *skip = times_first(times->chain->oldest, &number);
   const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
-  onstack_protobuf_add_varint(message, times_zigzag(since + shift_us) << 1 | (number & 1));
-  for (left -= at; left > 0; piece = piece->next, at = 0) {
+  const size_t bytes = times_encode(first, times_zigzag(since + shift_us) << 1 | (number & 1));
+  size_t length = times_encode(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
+  length += times_encode(out + length, times->bytes - *skip + bytes);
+  memcpy(out + length, first, bytes);
+  return length + bytes;
+}
+
+size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
+  uint8_t head[3 * TIMES_VARINT];
+  uint32_t skip;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &skip);
+  return length + times->bytes - skip;
+}
+
+int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
+  uint8_t head[3 * TIMES_VARINT];
+  uint32_t at;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &at);
+  int error = onstack_profile_output_put(output, head, length);
+  const times_piece *piece = times->chain->oldest;
+  for (uint32_t left = times->bytes - at; error == 0;) {
     const uint32_t here = piece->capacity - at < left ? piece->capacity - at : left;
-    onstack_protobuf_add_encoded(message, piece->bytes + at, here);
+    error = onstack_profile_output_put(output, piece->bytes + at, here);
     left -= here;
+    if (left == 0) break; /* the last piece's `next` may be being written */
+    piece = piece->next;
+    at = 0;
   }
+  return error;
 }

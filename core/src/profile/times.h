@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * When the samples of a stack were taken, in some three bytes each. Not locked: the profile's lock covers every call here, but
+ * When the samples of a stack were taken, in some four bytes each. Not locked: the profile's lock covers every call here, but
  * what a view has of a stack can be read without: bytes are added behind those that are there, and never moved.
  *
  * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
@@ -11,7 +11,7 @@
 #define ONSTACK_PROFILE_TIMES_H
 
 #include "profile/arena.h"
-#include "profile/protobuf.h"
+#include "profile/output.h"
 
 typedef struct onstack_profile_times onstack_profile_times;
 
@@ -34,8 +34,10 @@ typedef struct onstack_profile_stack_times {
 ONSTACK_INTERNAL void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times,
                                                 uint64_t time_ns, uint32_t weight);
 
-/* Appends them as they were when `times` was copied, by an origin that lies `shift_us` earlier. */
-ONSTACK_INTERNAL void onstack_profile_times_put(const onstack_profile_stack_times *times, int64_t shift_us,
-                                                onstack_protobuf *message);
+/* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They are
+   not gathered before: a stack's may be many. */
+ONSTACK_INTERNAL size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us);
+ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us,
+                                                 onstack_profile_output *output);
 
 #endif

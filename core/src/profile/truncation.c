@@ -63,6 +63,9 @@ static const struct {
     {"threads_unarmed",
      "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
      "pending signals (ulimit -i)"},
+    {"timeline_lost",
+     "samples whose time found no room (timeline_bytes), mostly the later ones: pictures of time lack them; profile for a "
+     "shorter while, or at a lower frequency"},
 };
 
 const char *onstack_profile_truncation_frame(uint32_t truncation) {

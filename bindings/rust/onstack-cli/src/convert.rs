@@ -20,6 +20,9 @@ pub struct Arguments {
     /// Where it goes; the standard output unless given
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Which of the profile's values the formats folded, firefox and chrome have, as inuse_space of a heap profile
+    #[arg(long, value_name = "NAME")]
+    sample_type: Option<String>,
     #[command(flatten)]
     shape: Shape,
     #[command(flatten)]
@@ -28,7 +31,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.format.check(&arguments.resource)?;
-    let mut profile = input::read(&arguments.input)?;
+    let mut profile = input::read_type(&arguments.input, arguments.sample_type.as_deref())?;
     arguments.shape.apply(&mut profile).map_err(|why| Failure::new(&arguments.input, why))?;
     let bytes = arguments.format.bytes(&profile, &arguments.resource, &arguments.input)?;
     output::write(arguments.output.as_deref(), &bytes)

@@ -66,7 +66,7 @@ impl Format {
             }
             Self::Folded => profile.folded(&mut bytes),
             Self::Firefox => return Ok(firefox::bytes(&timeline()?, &title)),
-            Self::Chrome => return Ok(chrome::bytes(&timeline()?)),
+            Self::Chrome => return chrome::bytes(&timeline()?).map_err(|why| Failure::new(output, why)),
         };
         written.map(|()| bytes).map_err(|error| Failure::new(output, error))
     }

@@ -26,7 +26,7 @@ pub struct Arguments {
     /// Ticks a second of the clock, 1 to 10000 [default: 99; of the clock wall 20]
     #[arg(short = 'F', long, value_name = "HERTZ", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: Option<u32>,
-    /// Where the profile goes, profile.pb.gz (or .otlp, .folded) unless given; %p in it becomes the program's process id,
+    /// Where the profile goes, profile.pb.gz (in other formats with their ending) unless given; %p in it becomes the program's process id,
     /// %% a percent sign. For a profile of each process profile.%p.pb.gz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "quiet")]
     top: bool,
     /// Keep the time of each sample, for `onstack view`'s heat map and for the formats firefox and chrome, which ask for it by
-    /// themselves. Some three bytes a sample
+    /// themselves. Some four bytes a sample
     #[arg(long, conflicts_with = "heap")]
     timeline: bool,
     /// Native frames alone: no functions of Python or PHP in the place of their interpreter's
@@ -88,6 +88,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     arguments.format.check(&arguments.resource)?;
     if arguments.heap.is_some() && arguments.format.needs_times() {
         return Err(Failure::of_arguments("--heap: a heap profile has no times of samples, which this format draws"));
+    }
+    if arguments.timeline && matches!(arguments.format, Format::Otlp | Format::Folded) {
+        return Err(Failure::of_arguments("--timeline: this format has no times: choose pprof, firefox or chrome"));
     }
     let path = program::find(&arguments.program[0])?;
     program::check(&path)?;
@@ -199,7 +202,11 @@ fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> R
     }
     // The preloaded library reads symbol tables only: the rest is done here, when nobody waits for the program any more.
     profile.symbolize();
-    let bytes = arguments.format.bytes(&profile, &arguments.resource, output)?;
+    let bytes = match arguments.format.bytes(&profile, &arguments.resource, output) {
+        Ok(bytes) => bytes,
+        // What was recorded is not lost with its form.
+        Err(failure) => return Err(kept_as_pprof(&profile, arguments, output, failure)),
+    };
     output::write(Some(output), &bytes)?;
     if !arguments.quiet {
         eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(output));
@@ -209,6 +216,20 @@ fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> R
         }
     }
     Ok(())
+}
+
+/// Writes the profile beside, so that it can be converted; the failure names it.
+fn kept_as_pprof(profile: &Profile, arguments: &Arguments, output: &Path, failure: Failure) -> Failure {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".pb.gz");
+    let beside = PathBuf::from(name);
+    let written = Format::Pprof
+        .bytes(profile, &arguments.resource, &beside)
+        .and_then(|bytes| output::write(Some(&beside), &bytes));
+    match written {
+        Ok(()) => Failure::new(output, format!("{failure}; the profile is in {}", output::name(&beside))),
+        Err(_) => failure,
+    }
 }
 
 /// Of all processes, the program first.

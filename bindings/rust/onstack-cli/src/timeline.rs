@@ -74,6 +74,12 @@ pub struct Timeline<'a> {
     pub is_cpu: bool,
 }
 
+/// Of profiles that do not say it: a hundred a second.
+const USUAL_PERIOD: i64 = 10_000_000;
+const MOST_PERIOD: i64 = 1_000_000_000;
+/// Sums and differences of times and durations that are no larger have room: 36 years.
+const LARGEST: i64 = 1 << 60;
+
 /// What a thread is, and no label of its work.
 const IDENTITY: [&str; 4] = ["thread", "thread_id", "process", "process_id"];
 
@@ -99,7 +105,7 @@ impl<'a> Timeline<'a> {
             tracks: Vec::new(),
             start: view.start(),
             program: view.program(),
-            period: i64::MAX,
+            period: view.period().unwrap_or(USUAL_PERIOD).clamp(1, MOST_PERIOD),
             is_cpu: name == "cpu",
         };
         let mut met = BTreeMap::<Key, Met>::new();
@@ -111,19 +117,17 @@ impl<'a> Timeline<'a> {
         });
         timeline.functions = view.functions;
         timeline.tracks = tracks(met, &timeline.stacks);
-        timeline.period = timeline.period.clamp(1, 1_000_000_000);
         Ok(timeline)
     }
 
     fn add(&mut self, seen: &Seen<'_, 'a>, each: i64, met: &mut BTreeMap<Key, Met>) {
-        self.period = self.period.min(each.max(1));
         let stack = self.stacks.len();
         let (key, name) = key(seen);
         let thread = met.entry(key).or_default();
         *thread.names.entry(name).or_default() += seen.times.iter().count();
         thread.points.extend(seen.times.iter().map(|moment| Point {
-            at: moment.at.saturating_mul(1000),
-            lasts: each.saturating_mul(i64::try_from(moment.weight).unwrap_or(i64::MAX)),
+            at: moment.at.saturating_mul(1000).clamp(-LARGEST, LARGEST),
+            lasts: each.saturating_mul(i64::try_from(moment.weight).unwrap_or(i64::MAX)).clamp(0, LARGEST),
             weight: moment.weight,
             stack,
         }));
@@ -151,18 +155,17 @@ impl Stack<'_> {
     }
 }
 
-/// A thread that waits is looked at from outside, and so may have run on for up to a period before its sample; one that runs
-/// is met by a tick of its own.
+/// A thread is in one state at a time, and one that runs is met by a tick of its own. How long another has waited is known later:
+/// its sample ends where what comes next begins.
 fn end_waits_in_time(stacks: &[Stack<'_>], points: &mut [Point]) {
-    for next in 1..points.len() {
-        let begin = points[next].at.saturating_sub(points[next].lasts);
-        let (runs, point) = (stacks[points[next].stack].runs(), &mut points[next - 1]);
-        if runs && begin < point.at && !stacks[point.stack].runs() {
-            let early = (point.at - begin).min(point.lasts);
-            point.at -= early;
-            point.lasts -= early;
+    let mut next = i64::MAX;
+    for point in points.iter_mut().rev() {
+        if !stacks[point.stack].runs() {
+            point.at = point.at.min(next);
         }
+        next = point.at - point.lasts;
     }
+    points.sort_by_key(|point| point.at);
 }
 
 fn key(seen: &Seen<'_, '_>) -> (Key, String) {
@@ -175,18 +178,20 @@ fn key(seen: &Seen<'_, '_>) -> (Key, String) {
 }
 
 fn tracks(met: BTreeMap<Key, Met>, stacks: &[Stack<'_>]) -> Vec<Track> {
-    let (mut tracks, mut next) = (Vec::<Track>::new(), 0);
+    let mut tracks = Vec::<Track>::new();
+    // The kernel's numbers end at 1 << 22.
+    let mut invented = 1 << 30;
     for (key, Met { names, mut points }) in met {
         points.sort_by_key(|point| point.at);
         end_waits_in_time(stacks, &mut points);
         let name = names.into_iter().max_by_key(|(_, count)| *count).map_or_else(String::new, |(name, _)| name);
         let name = if name.is_empty() { "[unnamed thread]".into() } else { name };
-        next += 1;
-        let alone =
-            tracks.last().map_or(true, |last| (&last.process, last.process_id) != (&key.process, key.process_id));
+        let of_process = |track: &&Track| (&track.process, track.process_id) == (&key.process, key.process_id);
+        let known = tracks.iter().rev().take_while(|track| of_process(track)).any(|track| track.is_first);
         // Processes number their first thread as themselves; where that is not said, it has mostly the lowest number.
-        let is_first = key.id != 0 && (key.id == key.process_id || (key.process_id == 0 && alone));
-        let id = if key.id == 0 { next } else { key.id };
+        let is_first = key.id != 0 && (key.id == key.process_id || (key.process_id == 0 && !known));
+        let id = if key.id == 0 { invented } else { key.id };
+        invented += u32::from(key.id == 0);
         tracks.push(Track { process: key.process, process_id: key.process_id, id, name, is_first, points });
     }
     tracks

@@ -166,6 +166,18 @@ fn firefox_has_the_samples_in_order() {
     let markers = threads[0]["markers"]["data"].as_array().unwrap();
     let waits: Vec<_> = markers.iter().filter(|data| data["type"] == "wait").collect();
     assert!(!waits.is_empty(), "{markers:?}");
+    // It slept once, between 0.4 s of work and as much again.
+    let (columns, at) =
+        (&threads[0]["markers"], |list: &str, index: usize| threads[0]["markers"][list][index].as_f64());
+    let longest = (0..markers.len()).max_by(|&a, &b| {
+        let length = |index| at("endTime", index).unwrap_or(0.0) - at("startTime", index).unwrap_or(0.0);
+        length(a).total_cmp(&length(b))
+    });
+    let longest = longest.unwrap();
+    let (begin, end) = (at("startTime", longest).unwrap(), at("endTime", longest).unwrap());
+    assert!((250.0..400.0).contains(&(end - begin)), "{columns}");
+    let busy_after = deltas.iter().map(|delta| delta.as_f64().unwrap()).sum::<f64>() - end;
+    assert!(begin > 300.0 && busy_after > 300.0, "from {begin} to {end}, and {busy_after} ms more: {columns}");
     let names = profile["shared"]["stringArray"].as_array().or(threads[0]["stringArray"].as_array()).unwrap();
     assert!(names.iter().any(|name| name == "clock_nanosleep"), "{names:?}");
 }

@@ -110,7 +110,7 @@ impl ProfilerGuardBuilder {
         self
     }
 
-    /// Whether the profile keeps when each sample was taken, in some three bytes each, 64 MiB at most; no unless set. Of CPU and
+    /// Whether the profile keeps when each sample was taken, in some four bytes each, 64 MiB at most; no unless set. Of CPU and
     /// real time. [`ProfilerGuard::profile`] has it, for `onstack view` and `onstack convert`; other readers pass it over.
     /// `onstack.timeline lost=` among [`Profile::comments`] says how many times found no room.
     #[must_use]

@@ -39,6 +39,9 @@ pub struct Summary {
     pub unit: String,
 }
 
+/// How many samples have a time, and how many found no room for it.
+const TIMELINE: &str = "onstack.timeline";
+
 /// The counter that ticks come to, where each thread was met.
 const CPU_TIME: &str = "cpu_ns";
 
@@ -108,7 +111,7 @@ fn sorted(sums: HashMap<String, i64>) -> Vec<(String, i64)> {
     sums
 }
 
-/// The heap's stand in a comment of their own, where the session's structure calls them `heap_untracked` and so on.
+/// Those of the heap and of times stand in comments of their own; `heap_untracked` is the heap's `untracked`.
 fn counters(profile: &ProfileMessage) -> BTreeMap<String, String> {
     let comments = || profile.comment.iter().map(|&index| profile.text(index));
     let of = |begin, prefix: &'static str| {
@@ -116,7 +119,7 @@ fn counters(profile: &ProfileMessage) -> BTreeMap<String, String> {
         let pairs = words.filter_map(|word: &str| word.split_once('='));
         pairs.map(move |(key, value)| (format!("{prefix}{key}"), value.to_owned()))
     };
-    of(COUNTERS, "").chain(of(HEAP, "heap_")).collect()
+    of(COUNTERS, "").chain(of(HEAP, "heap_")).chain(of(TIMELINE, "timeline_")).collect()
 }
 
 impl fmt::Display for Summary {
@@ -218,6 +221,8 @@ mod tests {
         assert!(!profile.summary().to_string().contains("let them take it"));
         profile.add_comment("onstack.heap interval=524288 untracked=7 reused=0");
         assert!(profile.summary().to_string().contains("heap_untracked: sampled blocks without a place"));
+        profile.add_comment("onstack.timeline kept=9 lost=3");
+        assert!(profile.summary().to_string().contains("timeline_lost: samples whose time found no room"));
         profile.add_comment("onstack.stats blocked=1");
         let summary = profile.summary();
         assert_eq!((summary.stacks, summary.total, summary.named, summary.deepest), (3, 10, 7, 2));

@@ -41,6 +41,9 @@ pub struct View<'a> {
     /// Of each location, leaf first, inlined functions included.
     frames: HashMap<u64, Vec<u32>>,
     unknown: u32,
+    /// Of the values, which counts ticks, and which are time.
+    ticks: Option<usize>,
+    durations: Vec<usize>,
 }
 
 impl<'a> View<'a> {
@@ -49,7 +52,10 @@ impl<'a> View<'a> {
         let mut made = Maker { stacks: Stacks::new(message), functions: Vec::new(), known: HashMap::new() };
         let frames = message.location.iter().map(|location| (location.id, made.frames(location))).collect();
         let unknown = made.index(stacks::UNKNOWN.into(), "", Language::Unknown);
-        Self { stacks: made.stacks, functions: made.functions, frames, unknown }
+        let types: Vec<_> = (0..message.sample_type.len()).map(|index| made.stacks.value_names(index)).collect();
+        let ticks = types.iter().position(|&kind| kind == ("samples", "count"));
+        let durations = (0..types.len()).filter(|&at| types[at].1 == "nanoseconds").collect();
+        Self { stacks: made.stacks, functions: made.functions, frames, unknown, ticks, durations }
     }
 
     /// Type and unit of each of a sample's values, as `cpu` and `nanoseconds`.
@@ -87,12 +93,16 @@ impl<'a> View<'a> {
 
     /// Nanoseconds that a tick of a sample stands for, where its values say so.
     pub fn tick(&self, values: &[i64]) -> Option<i64> {
-        let types = self.types();
-        let of = |wanted: fn(&(&str, &str)) -> bool| {
-            types.iter().zip(values).find(|(kind, &value)| wanted(kind) && value > 0).map(|(_, &value)| value)
-        };
-        let ticks = of(|&(name, unit)| name == "samples" && unit == "count")?;
-        Some(of(|&(_, unit)| unit == "nanoseconds")? / ticks)
+        let ticks = values.get(self.ticks?).copied().filter(|&ticks| ticks > 0)?;
+        let time = self.durations.iter().find_map(|&at| values.get(at).copied().filter(|&time| time > 0))?;
+        Some(time / ticks)
+    }
+
+    /// Nanoseconds from one sample of a running thread to the next, where the profile says so.
+    pub fn period(&self) -> Option<i64> {
+        let profile = self.stacks.profile;
+        let unit = profile.period_type.as_ref().map_or("", |kind| self.stacks.text(kind.unit));
+        (unit == "nanoseconds" && profile.period > 0).then_some(profile.period)
     }
 
     /// Shows each sample.

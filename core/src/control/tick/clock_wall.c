@@ -88,7 +88,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
   onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
   if (status == ONSTACK_LOOK_BLOCKED) {
-    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns);
+    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns, now_ns);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
     if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;

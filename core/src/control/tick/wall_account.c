@@ -93,6 +93,7 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
   memcpy(labels, state, sizeof(state));
   memcpy(labels + sizeof(state), walked.labels + mark->stack->wait_label_bytes, others);
   walked.labels = labels;
+  walked.time_ns = 0;
   walked.label_bytes = (uint32_t)sizeof(state) + others;
   wall_record(slot, mark, &walked, ns, ticks);
 }
@@ -134,15 +135,17 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
 }
 
 void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                 const onstack_look *look, int64_t blocked_ns) {
+                                 const onstack_look *look, int64_t blocked_ns, uint64_t now_ns) {
   if (!mark->stack || !wall_stack_is(mark->stack, look)) {
     if (mark->stands && blocked_ns > 0) {
       mark->stack->blocked_ns += (uint64_t)blocked_ns / 2;
+      mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns / 2;
       blocked_ns -= blocked_ns / 2;
     }
     wall_tell(slot, mark);
     mark->stack = wall_stack_put(room, look);
   }
+  mark->stack->walked.time_ns = now_ns;
   mark->unplaced_ns += blocked_ns;
   if (mark->unplaced_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)mark->unplaced_ns;
@@ -154,9 +157,10 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
 }
 
 void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
-  if (mark->stands && blocked_ns > 0)
+  if (mark->stands && blocked_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)blocked_ns;
-  else
+    mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
+  } else
     mark->unplaced_ns += blocked_ns;
   mark->stands = false;
 }
@@ -165,4 +169,7 @@ bool onstack_wall_stands(const onstack_wall_mark *mark) {
   return mark->stands && mark->stack->walked.truncation != ONSTACK_TRUNCATED_PENDING;
 }
 
-void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) { mark->stack->blocked_ns += ns; }
+void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
+  mark->stack->blocked_ns += ns;
+  mark->stack->walked.time_ns = mark->seen_ns + ns;
+}

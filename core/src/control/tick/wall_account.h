@@ -30,10 +30,10 @@ typedef struct onstack_wall_mark {
 /* Bytes that a stack of this session takes at most. */
 ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
 
-/* It is blocked where the look found it, and has been for `blocked_ns` of the time since the last one. `room`: for its stack,
+/* It is blocked where the look found it now, and has been for `blocked_ns` of the time since the last one. `room`: for its stack,
    the same each time. `index`: of its record. */
 ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                                  const onstack_look *look, int64_t blocked_ns);
+                                                  const onstack_look *look, int64_t blocked_ns, uint64_t now_ns);
 
 /* It runs, or waits for a processor. */
 ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns);

@@ -197,6 +197,7 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
   if (!entry) return;
   entry->flags = (uint8_t)(event->flags | (stack->labels_cut ? ONSTACK_SAMPLE_LABELS_CUT : 0));
+  if (stack->time_ns != 0) entry->time_ns = stack->time_ns;
   entry->thread_name[0] = event->name[0];
   entry->thread_name[1] = event->name[1];
   entry->map_sequence = stack->map_sequence;

@@ -45,6 +45,7 @@ typedef struct onstack_walked_stack {
   uint32_t map_sequence;                  /* of the module map, before the walk (handler/unwind/rules/rules.h) */
   const onstack_interpreted *interpreted; /* NULL: no interpreter runs there */
   bool labels_cut;
+  uint64_t time_ns; /* real time when it was there last; 0: now */
 } onstack_walked_stack;
 
 /* The same without a walk: of the event, `registers` and `ucontext` are not looked at. The stack is no deeper than the ring's

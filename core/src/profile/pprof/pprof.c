@@ -109,11 +109,20 @@ static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile
   onstack_protobuf_add_part(&writer->message, pprof_sample_value, &writer->part);
 }
 
-static void pprof_add_times(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+/* The sample that has been put together, and behind its other fields its times. */
+static int pprof_send_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   const onstack_profile_report *report = writer->report;
-  if (stack->times.bytes == 0) return;
-  onstack_profile_times_put(&stack->times, (report->view.start_unix_ns - report->start_unix_ns) / 1000, &writer->part);
-  onstack_protobuf_add_part(&writer->message, ONSTACK_PPROF_SAMPLE_TIMES, &writer->part);
+  if (stack->times.bytes == 0) return onstack_pprof_send(writer, pprof_profile_sample);
+  const int64_t shift_us = (int64_t)((uint64_t)report->view.start_unix_ns - (uint64_t)report->start_unix_ns) / 1000;
+  onstack_protobuf *message = &writer->message, *part = &writer->part;
+  onstack_protobuf_add_head(part, pprof_profile_sample,
+                            message->used + onstack_profile_times_length(&stack->times, shift_us));
+  onstack_protobuf_add_encoded(part, message->bytes, message->used);
+  int error =
+      message->failed || part->failed ? -ENOMEM : onstack_profile_output_put(writer->output, part->bytes, part->used);
+  message->used = 0;
+  part->used = 0;
+  return error != 0 ? error : onstack_profile_times_write(&stack->times, shift_us, writer->output);
 }
 
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
@@ -125,8 +134,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
   if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
   if (error == 0) error = pprof_add_labels(writer, stack);
-  if (error == 0) pprof_add_times(writer, stack);
-  return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_sample);
+  return error != 0 ? error : pprof_send_sample(writer, stack);
 }
 
 static int pprof_write_samples(onstack_pprof_writer *writer) {

@@ -9,6 +9,9 @@ use onstack::plain::Plain;
 use super::marks::{self, Mark, What};
 use super::{Timeline, Track};
 
+/// Viewers hold all of them in memory, in a browser.
+const MOST_BYTES: usize = 1 << 30;
+
 struct Writer<'t, 'a> {
     timeline: &'t Timeline<'a>,
     /// A text to a string of JSON.
@@ -45,50 +48,66 @@ impl Writer<'_, '_> {
     /// Slices of functions that stay in the stack from one sample to the next are one.
     fn slices(&mut self, track: &Track) {
         let timeline = self.timeline;
-        let (mut open, mut until): (&[u32], i64) = (&[], 0);
+        let (mut open, mut until): (&[u32], Option<i64>) = (&[], None);
         for point in &track.points {
             let frames = &timeline.stacks[point.stack].frames[..];
-            let mut begin = point.at.saturating_sub(point.lasts);
-            let follows = begin - until <= timeline.apart();
-            let common = if follows { open.iter().zip(frames).take_while(|(a, b)| a == b).count() } else { 0 };
-            begin = if follows { until } else { begin };
-            if point.at <= begin {
+            let begin = point.at - point.lasts;
+            let follows = until.filter(|until| begin - until <= timeline.apart());
+            let begin = follows.unwrap_or(begin);
+            if point.at <= begin || self.is_full() {
                 continue;
             }
-            let end = if follows { begin } else { until };
+            let common =
+                if follows.is_some() { open.iter().zip(frames).take_while(|(a, b)| a == b).count() } else { 0 };
+            let end = follows.or(until).unwrap_or(begin);
             open[common..].iter().rev().for_each(|&frame| self.slice("E", track, end, frame));
             frames[common..].iter().for_each(|&frame| self.slice("B", track, begin, frame));
-            (open, until) = (frames, point.at);
+            (open, until) = (frames, Some(point.at));
         }
-        open.iter().rev().for_each(|&frame| self.slice("E", track, until, frame));
+        open.iter().rev().for_each(|&frame| self.slice("E", track, until.unwrap_or(0), frame));
+    }
+
+    fn is_full(&self) -> bool {
+        self.out.len() > MOST_BYTES
     }
 
     fn span(&mut self, track: &Track, mark: &Mark) {
-        let (category, name, rest) = match &mark.what {
+        let (category, what, rest) = match mark.what {
             What::Wait([state, wait, on, holder]) => {
-                let name =
-                    [wait, on].into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(" ");
-                let name = if name.is_empty() { state.clone() } else { name };
-                ("wait", name, format!(r#","args":{{"state":{},"holder":{}}}"#, quoted(state), quoted(holder)))
+                let what = [wait, on].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+                let what = if what.is_empty() { state.to_owned() } else { what };
+                ("wait", what, format!(r#","args":{{"state":{},"holder":{}}}"#, quoted(state), quoted(holder)))
             }
             What::Label(key, value) => ("label", format!("{key}={value}"), String::new()),
         };
         self.spans += 1;
-        let what = format!(r#","cat":"{category}","id":{},"name":{}"#, self.spans, quoted(&name));
-        self.event("b", track, mark.begin, &format!("{what}{rest}"));
-        self.event("e", track, mark.end, &what);
+        // Readers show such events by process.
+        let name = quoted(&format!("{}: {what}", track.name));
+        let event = format!(r#","cat":"{category}","id":{},"name":{name}"#, self.spans);
+        self.event("b", track, mark.begin, &format!("{event}{rest}"));
+        self.event("e", track, mark.end, &event);
     }
 }
 
 /// The events as JSON.
-pub fn bytes(timeline: &Timeline<'_>) -> Vec<u8> {
+///
+/// # Errors
+/// A text, where they would be too many.
+pub fn bytes(timeline: &Timeline<'_>) -> Result<Vec<u8>, String> {
     let mut writer = Writer { timeline, out: r#"{"displayTimeUnit":"ms","traceEvents":["#.into(), spans: 0 };
     for track in &timeline.tracks {
         writer.name("process_name", track, track.process_title(timeline));
         writer.name("thread_name", track, &track.name);
         writer.slices(track);
-        marks::of(timeline, &track.points).iter().for_each(|mark| writer.span(track, mark));
+        for mark in marks::of(timeline, &track.points) {
+            if !writer.is_full() {
+                writer.span(track, &mark);
+            }
+        }
+    }
+    if writer.is_full() {
+        return Err("its events would take more than 1 GiB; the format firefox takes a tenth of that".into());
     }
     writer.out += "]}\n";
-    writer.out.into_bytes()
+    Ok(writer.out.into_bytes())
 }

@@ -136,13 +136,13 @@ impl Writer<'_, '_> {
             let timing = MarkerTiming::Interval(timestamp(mark.begin), timestamp(mark.end));
             match mark.what {
                 What::Wait(texts) => {
-                    let name = if texts[1].is_empty() { &texts[0] } else { &texts[1] };
+                    let name = if texts[1].is_empty() { texts[0] } else { texts[1] };
                     let name = self.text(name);
-                    let texts = texts.map(|text| self.text(&text));
+                    let texts = texts.map(|text| self.text(text));
                     self.profile.add_marker(thread, timing, Wait { name, texts });
                 }
                 What::Label(key, value) => {
-                    let (name, value) = (self.text(&key), self.text(&value));
+                    let (name, value) = (self.text(key), self.text(value));
                     self.profile.add_marker(thread, timing, Label { name, value });
                 }
             }

@@ -3,39 +3,47 @@
 
 use std::collections::BTreeMap;
 
-use super::{Point, Timeline};
+use super::{Point, Stack, Timeline};
 
 /// A span in which samples that follow one another say the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark<'t> {
     pub begin: i64,
     pub end: i64,
-    pub what: What,
+    pub what: What<'t>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What<'t> {
     /// The state, the call, what it is on, who holds that: "" where it is not known.
-    Wait([String; 4]),
+    Wait([&'t str; 4]),
     /// Key and value.
-    Label(String, String),
+    Label(&'t str, &'t str),
 }
 
 /// Labels that tell of waiting.
 const WAIT: [&str; 4] = ["state", "wait", "on", "holder"];
 
+/// Of a sample; ours have room for few.
+const MOST_LABELS: usize = 100;
+
 /// The marks of a thread, by their begin.
-pub fn of(timeline: &Timeline<'_>, points: &[Point]) -> Vec<Mark> {
-    let (mut done, mut open) = (Vec::new(), BTreeMap::<String, Mark>::new());
+pub fn of<'t>(timeline: &'t Timeline<'_>, points: &[Point]) -> Vec<Mark<'t>> {
+    let (mut done, mut open) = (Vec::new(), BTreeMap::<What<'t>, Mark<'t>>::new());
     for point in points {
-        let begin = point.at.saturating_sub(point.lasts);
-        for (key, what) in said(timeline, point) {
-            match open.get_mut(&key) {
-                Some(mark) if mark.what == what && begin - mark.end <= timeline.apart() => {
-                    mark.end = mark.end.max(point.at);
-                }
-                _ => done.extend(open.insert(key, Mark { begin, end: point.at, what })),
+        let begin = point.at - point.lasts;
+        let said = said(&timeline.stacks[point.stack]);
+        // What this sample does not say, or what is too long ago, is over.
+        open.retain(|what, mark| {
+            let goes_on = said.contains(what) && begin - mark.end <= timeline.apart();
+            if !goes_on {
+                done.push(*mark);
             }
+            goes_on
+        });
+        for what in said {
+            let mark = open.entry(what).or_insert(Mark { begin, end: point.at, what });
+            mark.end = mark.end.max(point.at);
         }
     }
     done.extend(open.into_values());
@@ -43,15 +51,12 @@ pub fn of(timeline: &Timeline<'_>, points: &[Point]) -> Vec<Mark> {
     done
 }
 
-/// By what there is one of at a time.
-fn said(timeline: &Timeline<'_>, point: &Point) -> Vec<(String, What)> {
-    let stack = &timeline.stacks[point.stack];
+fn said<'t>(stack: &'t Stack<'_>) -> Vec<What<'t>> {
     let mut said = Vec::new();
     if !stack.runs() {
-        let texts = WAIT.map(|key| stack.label(key).unwrap_or_default().to_owned());
-        said.push((String::new(), What::Wait(texts)));
+        said.push(What::Wait(WAIT.map(|key| stack.label(key).unwrap_or_default())));
     }
-    let others = stack.labels.iter().filter(|(key, _)| !WAIT.contains(key));
-    said.extend(others.map(|(key, value)| (format!("label {key}"), What::Label((*key).to_owned(), value.to_string()))));
+    let others = stack.labels.iter().filter(|(key, _)| !WAIT.contains(key)).take(MOST_LABELS);
+    said.extend(others.map(|(key, value)| What::Label(key, value)));
     said
 }

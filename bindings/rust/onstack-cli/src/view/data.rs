@@ -101,7 +101,7 @@ impl<'a> Data<'a> {
         let (mut sums, types) = (Sums::new(), view.types().len());
         view.each(|&Seen { frames, labels, values, times: moments }| {
             let row = (self.node(frames.iter().map(|&frame| functions[frame as usize])), self.set(labels));
-            times.add(row, moments, view.tick(values));
+            times.add(row, moments, || view.tick(values));
             let sum = sums.entry(row).or_insert_with(|| vec![0; types]);
             sum.iter_mut().zip(values).for_each(|(sum, &value)| *sum = sum.saturating_add(value));
         });
@@ -195,6 +195,8 @@ pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> Stri
     let sides: Vec<_> =
         [Some((&sums, 1.0)), others.as_ref().map(|sums| (sums, factor))].into_iter().flatten().collect();
     bytes.list(sides.into_iter(), |bytes, (sums, factor)| write_sums(bytes, sums, factor, &number));
+    // A moment of one profile is none of the other.
+    let times = if before.is_some() { Times::default() } else { times };
     times.write(&mut bytes, &rows(&sums, &number));
     bytes.packed()
 }

@@ -99,5 +99,8 @@ async function readProfile(letters) {
   // The profile, and the one that it is compared with.
   const sides = reader.list(() => readSums(reader, types));
   const times = readTimes(reader, sides[0].node.length);
+  // Of more ticks than there are times for, a part is at no time.
+  const ticks = types.findIndex(({ name, unit }) => name === "samples" && unit === "count");
+  if (times && ticks >= 0) sides[0].values[ticks].forEach((value, row) => (times.all[row] = Math.max(times.all[row], value)));
   return { types, shown, functions, keys, values, sets, nodes, sides, times };
 }

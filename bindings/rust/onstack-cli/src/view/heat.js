@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // When samples were taken: a column for each second or more, which runs from its bottom to its top, and a range to choose.
 
-const PARTS = 50; // of a column: data.rs has cells of this size
+const PARTS = 50; // of a column: times.rs has cells of this size
 const PART_HEIGHT = 2;
 
 // Of each cell the sum of what is asked for, whatever range is chosen.

@@ -38,7 +38,6 @@ class Page {
     this.graph = new Graph($("canvas"), (item) => ($("chosen").textContent = this.words(item)));
     this.table = new Table($("columns"), $("rows"), $("more"), (name) => this.find(name));
     this.heat = profile.times && new Heat($("heat"), () => this.show());
-    $("time").hidden = !this.heat;
     this.fill();
     this.listen();
     this.show();
@@ -132,10 +131,15 @@ class Page {
     const type = Number($("type").value);
     const key = Number($("key").value);
     this.unit = profile.types[type].unit;
-    const asked = { type, key, value: Number($("value").value), group: Number($("group").value), focus: pattern($("focus")), swap: this.isOn("swap"), range: this.heat && this.heat.range };
+    const asked = { type, key, value: Number($("value").value), group: Number($("group").value), focus: pattern($("focus")), swap: this.isOn("swap") };
+    const cells = this.heat && overTime(profile, { ...asked, key: -1, focus: null });
+    // Of what has no time, as allocations, all is shown.
+    const hasTimes = Boolean(cells) && cells.some((value) => value > 0);
+    asked.range = hasTimes ? this.heat.range : null;
+    $("time").hidden = !hasTimes;
     const groups = chosen(profile, asked);
-    if (this.heat) this.heat.show(profile.times, overTime(profile, asked));
-    $("range").textContent = this.heat ? this.heat.words() : "";
+    if (hasTimes) this.heat.show(profile.times, overTime(profile, asked));
+    $("range").textContent = hasTimes ? this.heat.words() : "";
     $("always").hidden = !asked.range;
     $("hint").hidden = Boolean(asked.range);
     const tree = this.isOn("invert") ? new Callers(profile, groups) : new Calls(profile, groups);
