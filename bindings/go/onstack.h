@@ -702,7 +702,8 @@ typedef struct onstack_profile_options {
   uint32_t max_stacks;         /* distinct stacks that are kept; 0: 1,048,576. Later ones are counted in the
                                   stack "[onstack: too many stacks]" */
   uint32_t timeline_bytes;     /* of memory for the times of samples, some four bytes each and 64 a stack, as
-                                  ONSTACK_TIMELINE_BYTES; 0: they are not kept. Only of CPU and real time; what finds no room is counted as lost */
+                                  ONSTACK_TIMELINE_BYTES; 0: they are not kept. Only of CPU and real time; what finds no
+                                  room is counted as lost */
 } onstack_profile_options;
 
 /* Room for the times of an hour of 16 busy threads at 99 Hz. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Times of samples in written profiles: each one at its microsecond with its weight, whatever the order; lost ones are counted. */
+/* Times of samples in written profiles: each at its microsecond with its weight, whatever the order; lost ones are counted. */
 #include "test_profile_support.h"
 
 #include <time.h>

@@ -4,8 +4,8 @@
  * what a view has of a stack can be read without: bytes are added behind those that are there, and never moved.
  *
  * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
- * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first since
- * the origin, in zigzag form (0, -1, 1, -2, ...).
+ * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first
+ * since the origin, in zigzag form (0, -1, 1, -2, ...).
  */
 #ifndef ONSTACK_PROFILE_TIMES_H
 #define ONSTACK_PROFILE_TIMES_H
@@ -34,8 +34,8 @@ typedef struct onstack_profile_stack_times {
 ONSTACK_INTERNAL void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times,
                                                 uint64_t time_ns, uint32_t weight);
 
-/* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They are
-   not gathered before: a stack's may be many. */
+/* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They
+   are not gathered before: a stack's may be many. */
 ONSTACK_INTERNAL size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us);
 ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us,
                                                  onstack_profile_output *output);

@@ -77,7 +77,7 @@ pub struct Timeline<'a> {
 /// Of profiles that do not say it: a hundred a second.
 const USUAL_PERIOD: i64 = 10_000_000;
 const MOST_PERIOD: i64 = 1_000_000_000;
-/// Sums and differences of times and durations that are no larger have room: 36 years.
+/// Differences of times and durations that are no larger have room: 36 years.
 const LARGEST: i64 = 1 << 60;
 
 /// What a thread is, and no label of its work.
@@ -163,7 +163,7 @@ fn end_waits_in_time(stacks: &[Stack<'_>], points: &mut [Point]) {
         if !stacks[point.stack].runs() {
             point.at = point.at.min(next);
         }
-        next = point.at - point.lasts;
+        next = (point.at - point.lasts).max(-LARGEST);
     }
     points.sort_by_key(|point| point.at);
 }

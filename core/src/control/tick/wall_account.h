@@ -30,8 +30,8 @@ typedef struct onstack_wall_mark {
 /* Bytes that a stack of this session takes at most. */
 ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
 
-/* It is blocked where the look found it now, and has been for `blocked_ns` of the time since the last one. `room`: for its stack,
-   the same each time. `index`: of its record. */
+/* It is blocked where the look found it now, and has been for `blocked_ns` of the time since the last one. `room`: for its
+   stack, the same each time. `index`: of its record. */
 ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
                                                   const onstack_look *look, int64_t blocked_ns, uint64_t now_ns);
 
