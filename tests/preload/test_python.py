@@ -230,7 +230,8 @@ def python_frames_of_blocked_threads_in_other_versions():
 
 @case
 def heap_profile_of_python_functions():
-    script = "kept = []\ndef hold():\n    for _ in range(200): kept.append(bytearray(100000))\nhold()\n"
+    # The interpreter is found some milliseconds after the session begins.
+    script = "import time\nkept = []\ntime.sleep(0.3)\ndef hold():\n    for _ in range(200): kept.append(bytearray(100000))\nhold()\n"
     with run("/usr/bin/python3", script, 0, ONSTACK_HEAP="1", ONSTACK_HEAP_RATE="65536", ONSTACK_FREQUENCY="") as done:
         equal(done.status, 0, done.errors)
         held = done.profile().sum(1, "hold")

@@ -17,15 +17,6 @@ use crate::{live, output};
 pub const PROFILE: &str = "profile";
 pub const STATUS: &str = "status";
 
-/// The profile's name of one process.
-pub fn profile_of(process: u32, several: bool) -> String {
-    if several {
-        format!("{PROFILE}.{process}")
-    } else {
-        PROFILE.into()
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum How {
     /// A profile for each process
@@ -57,12 +48,12 @@ pub struct Written {
     pub running: usize,
 }
 
-/// A profile's bytes, for that file.
-type Encode<'a> = dyn Fn(&Profile, &Path) -> Result<Vec<u8>, Failure> + 'a;
+/// Writes a profile to that file.
+type Write<'a> = dyn Fn(&Profile, &Path) -> Result<(), Failure> + 'a;
 
 /// Turns what the processes have left into profiles, the program's first. A file that is no profile is named, and the others
 /// are taken.
-pub fn write(scratch: &Path, program: u32, output: &Path, how: How, encode: &Encode<'_>) -> Result<Written, Failure> {
+pub fn write(scratch: &Path, program: u32, output: &Path, how: How, write: &Write<'_>) -> Result<Written, Failure> {
     let mut left = live::files(&scratch.join(PROFILE));
     left.sort_by_key(|(_, process)| (*process != program, *process));
     let statuses = live::files(&scratch.join(STATUS));
@@ -70,14 +61,18 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How, encode: &Enc
     let silent = without_samples(&statuses, &left);
     let mut merge = Merge::default();
     let mut written = Written { names: String::new(), processes: 0, running };
+    let mut failed = None;
     for (file, process) in left {
         let added = read(&file).and_then(|profile| match how {
             How::Merge => merge.add(&profile, process).map(|()| None).map_err(|error| Failure::new(&file, error)),
             How::Each => Ok(Some(profile)),
         });
         match added {
-            // An output that cannot be written is the end: so will be the next.
-            Ok(Some(profile)) => put(&profile, &output::of_process(output, process), encode)?,
+            // The others may be written.
+            Ok(Some(profile)) => {
+                let ended = write(&profile, &output::of_process(output, process)).err();
+                failed = failed.or(ended);
+            }
             Ok(None) => {}
             Err(failure) => {
                 eprintln!("onstack: process {process}: {failure}");
@@ -86,11 +81,14 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How, encode: &Enc
         }
         written.processes += 1;
     }
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
     silent.iter().flat_map(Status::comments).for_each(|comment| merge.add_comment(&comment));
     written.names = output::name(output).into_owned();
     if let Some(profile) = merge.finish() {
         let merged = output::of_process(output, program);
-        put(&profile, &merged, encode)?;
+        write(&profile, &merged)?;
         written.names = output::name(&merged).into_owned();
     }
     Ok(written)
@@ -109,10 +107,6 @@ fn read(file: &Path) -> Result<Profile, Failure> {
     let mut profile = Profile::read(&bytes[..]).map_err(|error| Failure::new(file, error))?;
     profile.symbolize();
     Ok(profile)
-}
-
-fn put(profile: &Profile, output: &Path, encode: &Encode<'_>) -> Result<(), Failure> {
-    output::write(Some(output), &encode(profile, output)?)
 }
 
 fn is_alive(process: u32) -> bool {

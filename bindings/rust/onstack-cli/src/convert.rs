@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Where it goes; the standard output unless given
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Which of the profile's values the formats folded, firefox and chrome have, as inuse_space of a heap profile
+    /// Which of the profile's values readers show, and folded, firefox and chrome have; as inuse_space of a heap profile
     #[arg(long, value_name = "NAME")]
     sample_type: Option<String>,
     #[command(flatten)]

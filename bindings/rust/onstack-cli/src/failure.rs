@@ -30,6 +30,12 @@ impl Failure {
         Self { text: what.to_string(), code: 2 }
     }
 
+    /// The same with more behind it.
+    pub fn and(mut self, what: impl fmt::Display) -> Self {
+        self.text += &format!("; {what}");
+        self
+    }
+
     pub fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

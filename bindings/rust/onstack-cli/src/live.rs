@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::terminal;
 use panel::Panel;
 
 /// What the preload has said last: a line `onstack.stats key=value ...`, which it replaces each second and at the end; then
@@ -119,7 +120,8 @@ impl Live {
     }
 
     pub fn show(&mut self, elapsed: Duration) {
-        if self.shown {
+        // A program that takes letters one by one draws the screen by itself.
+        if self.shown && terminal::takes_lines(libc::STDERR_FILENO) {
             let line = format!("onstack: {}", self.status().line(elapsed));
             let panel = self.panel.as_mut().and_then(|panel| panel.drawn(&line));
             send(&panel.unwrap_or_else(|| format!("\r\x1b[K{line}")));
@@ -128,11 +130,19 @@ impl Live {
 
     /// Takes them away; what comes next begins at the margin.
     pub fn end(&mut self) -> Status {
-        if self.shown {
-            let closed = self.panel.as_mut().map(Panel::closed).unwrap_or_default();
-            send(&format!("{closed}\r\x1b[K"));
-        }
+        self.close();
         self.status()
+    }
+
+    fn close(&mut self) {
+        match self.panel.as_mut().filter(|panel| panel.is_open()) {
+            // Above the panel is what the program wrote last.
+            Some(panel) => send(&format!("{}\r\n", panel.closed())),
+            None if self.shown => send("\r\x1b[K"),
+            None => {}
+        }
+        self.shown = false;
+        self.panel = None;
     }
 
     fn status(&self) -> Status {
@@ -141,6 +151,13 @@ impl Live {
         } else {
             Status::read(&self.path)
         }
+    }
+}
+
+/// Whatever ends this program gives the terminal back.
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -26,8 +26,8 @@ pub struct Arguments {
     /// Ticks a second of the clock, 1 to 10000 [default: 99; of the clock wall 20]
     #[arg(short = 'F', long, value_name = "HERTZ", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: Option<u32>,
-    /// Where the profile goes, profile.pb.gz (in other formats with their ending) unless given; %p in it becomes the program's process id,
-    /// %% a percent sign. For a profile of each process profile.%p.pb.gz
+    /// Where the profile goes, profile.pb.gz (in other formats with their ending) unless given; %p in it becomes the
+    /// program's process id, %% a percent sign. For a profile of each process profile.%p.pb.gz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// What is written there
@@ -57,8 +57,9 @@ pub struct Arguments {
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
-    /// Show the functions that spent most so far, in the last rows of the terminal, and at the end
-    #[arg(long, conflicts_with = "quiet")]
+    /// Show the functions that spent most so far, in the last rows of the terminal, and at the end; for programs that write
+    /// lines, or nothing
+    #[arg(long, conflicts_with_all = ["quiet", "children"])]
     top: bool,
     /// Keep the time of each sample, for `onstack view`'s heat map and for the formats firefox and chrome, which ask for it by
     /// themselves. Some four bytes a sample
@@ -119,7 +120,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let started = Instant::now();
     let child = command.spawn().map_err(|error| Failure::of_program(&path, 126, format!("cannot be run: {error}")))?;
     let process = child.id();
-    let profile = arguments.top.then(|| scratch.0.join(children::profile_of(process, follows)));
+    let profile = arguments.top.then(|| scratch.0.join(children::PROFILE));
     let mut live = Live::new(scratch.0.join(children::STATUS), follows, arguments.quiet, profile);
     let ended =
         wait(child, &mut live, started).map_err(|error| Failure::new(&path, format!("cannot be awaited: {error}")))?;
@@ -197,17 +198,12 @@ fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> R
     let elapsed = started.elapsed();
     let file = fs::File::open(raw).map_err(|_| recorded.none())?;
     let mut profile = Profile::read(file).map_err(|error| Failure::new(raw, error))?;
-    if status.is_known() && profile.summary().counters.is_empty() {
+    if status.is_known() && !profile.summary().counters.contains_key("ticks") {
         status.comments().iter().for_each(|comment| profile.add_comment(comment));
     }
     // The preloaded library reads symbol tables only: the rest is done here, when nobody waits for the program any more.
     profile.symbolize();
-    let bytes = match arguments.format.bytes(&profile, &arguments.resource, output) {
-        Ok(bytes) => bytes,
-        // What was recorded is not lost with its form.
-        Err(failure) => return Err(kept_as_pprof(&profile, arguments, output, failure)),
-    };
-    output::write(Some(output), &bytes)?;
+    write(&profile, arguments, output)?;
     if !arguments.quiet {
         eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(output));
         advise(&profile.summary(), status.is_of_heap());
@@ -218,18 +214,19 @@ fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> R
     Ok(())
 }
 
-/// Writes the profile beside, so that it can be converted; the failure names it.
-fn kept_as_pprof(profile: &Profile, arguments: &Arguments, output: &Path, failure: Failure) -> Failure {
-    let mut name = output.as_os_str().to_owned();
-    name.push(".pb.gz");
-    let beside = PathBuf::from(name);
-    let written = Format::Pprof
-        .bytes(profile, &arguments.resource, &beside)
-        .and_then(|bytes| output::write(Some(&beside), &bytes));
-    match written {
-        Ok(()) => Failure::new(output, format!("{failure}; the profile is in {}", output::name(&beside))),
-        Err(_) => failure,
-    }
+/// Where it cannot take its form it is not lost: it is written beside as it is, and the failure names it.
+fn write(profile: &Profile, arguments: &Arguments, output: &Path) -> Result<(), Failure> {
+    let failure = match arguments.format.bytes(profile, &arguments.resource, output) {
+        Ok(bytes) => return output::write(Some(output), &bytes),
+        Err(failure) => failure,
+    };
+    let mut beside = if output == Path::new("-") { "profile".into() } else { output.as_os_str().to_owned() };
+    beside.push(".pb.gz");
+    let beside = PathBuf::from(beside);
+    let mut bytes = Vec::new();
+    profile.write_pprof(&mut bytes).map_err(|error| Failure::new(&beside, error))?;
+    output::write(Some(&beside), &bytes)?;
+    Err(failure.and(format!("what was recorded is in {}", output::name(&beside))))
 }
 
 /// Of all processes, the program first.
@@ -241,9 +238,8 @@ fn finish_all(
 ) -> Result<(), Failure> {
     let Recorded { scratch, status, output, .. } = recorded;
     let elapsed = started.elapsed();
-    let written = children::write(scratch, recorded.process, output, how, &|profile, file| {
-        arguments.format.bytes(profile, &arguments.resource, file)
-    })?;
+    let written =
+        children::write(scratch, recorded.process, output, how, &|profile, file| write(profile, arguments, file))?;
     if written.processes == 0 {
         return Err(recorded.none());
     }

@@ -30,6 +30,15 @@ pub fn size(descriptor: c_int) -> Option<(usize, usize)> {
     size.map(|size| (usize::from(size.ws_row), usize::from(size.ws_col))).filter(|&(_, columns)| columns > 0)
 }
 
+/// Whether it hands lines to programs, and not each letter.
+pub fn takes_lines(descriptor: c_int) -> bool {
+    let mut settings = MaybeUninit::<libc::termios>::zeroed();
+    // SAFETY: the call fills in a structure of that type, or nothing; all zeros are one.
+    let known = unsafe { libc::tcgetattr(descriptor, settings.as_mut_ptr()) } == 0;
+    // SAFETY: as above.
+    !known || unsafe { settings.assume_init() }.c_lflag & libc::ICANON != 0
+}
+
 pub fn shortened(line: &str, columns: usize) -> String {
     let columns = columns.max(LEAST);
     let count = line.chars().count();

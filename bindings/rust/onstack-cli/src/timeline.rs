@@ -155,8 +155,8 @@ impl Stack<'_> {
     }
 }
 
-/// A thread is in one state at a time, and one that runs is met by a tick of its own. How long another has waited is known later:
-/// its sample ends where what comes next begins.
+/// A thread is in one state at a time, and one that runs is met by a tick of its own. How long another has waited is known
+/// later: its sample ends where what comes next begins.
 fn end_waits_in_time(stacks: &[Stack<'_>], points: &mut [Point]) {
     let mut next = i64::MAX;
     for point in points.iter_mut().rev() {
@@ -181,15 +181,20 @@ fn tracks(met: BTreeMap<Key, Met>, stacks: &[Stack<'_>]) -> Vec<Track> {
     let mut tracks = Vec::<Track>::new();
     // The kernel's numbers end at 1 << 22.
     let mut invented = 1 << 30;
+    let mut has_first = false; // of the process
     for (key, Met { names, mut points }) in met {
         points.sort_by_key(|point| point.at);
-        end_waits_in_time(stacks, &mut points);
+        // Several threads may have one name.
+        if key.id != 0 {
+            end_waits_in_time(stacks, &mut points);
+        }
         let name = names.into_iter().max_by_key(|(_, count)| *count).map_or_else(String::new, |(name, _)| name);
         let name = if name.is_empty() { "[unnamed thread]".into() } else { name };
-        let of_process = |track: &&Track| (&track.process, track.process_id) == (&key.process, key.process_id);
-        let known = tracks.iter().rev().take_while(|track| of_process(track)).any(|track| track.is_first);
+        let last = tracks.last().filter(|track| (&track.process, track.process_id) == (&key.process, key.process_id));
+        has_first &= last.is_some();
         // Processes number their first thread as themselves; where that is not said, it has mostly the lowest number.
-        let is_first = key.id != 0 && (key.id == key.process_id || (key.process_id == 0 && !known));
+        let is_first = key.id != 0 && (key.id == key.process_id || (key.process_id == 0 && !has_first));
+        has_first |= is_first;
         let id = if key.id == 0 { invented } else { key.id };
         invented += u32::from(key.id == 0);
         tracks.push(Track { process: key.process, process_id: key.process_id, id, name, is_first, points });

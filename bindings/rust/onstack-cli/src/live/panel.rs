@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use onstack::Profile;
 
@@ -11,6 +11,8 @@ use crate::terminal;
 
 /// The line of counters, a headline, and ten functions.
 const ROWS: usize = 12;
+/// A fiftieth of the time goes into reading at most.
+const SHARE: u32 = 50;
 /// What the program writes has at least so many.
 const LEAST_ABOVE: usize = 6;
 
@@ -19,6 +21,8 @@ pub struct Panel {
     profile: PathBuf,
     saved: Option<SystemTime>,
     table: Vec<String>,
+    /// It is not read again before: a large profile takes its time, beside the program.
+    not_before: Option<Instant>,
     /// Rows and columns of the terminal, when the panel was made room for in it.
     size: Option<(usize, usize)>,
 }
@@ -35,24 +39,25 @@ fn scrolling(to: Option<usize>) -> String {
 
 impl Panel {
     pub fn new(profile: PathBuf) -> Self {
-        Self { profile, saved: None, table: Vec::new(), size: None }
+        Self { profile, saved: None, table: Vec::new(), not_before: None, size: None }
     }
 
     /// What the terminal is to be sent, so that it shows the line and the table; nothing where it is too small.
     pub fn drawn(&mut self, line: &str) -> Option<String> {
         let size = terminal::size(libc::STDERR_FILENO)?;
         if size.0 < ROWS + LEAST_ABOVE {
-            return None;
+            return self.size.is_some().then(|| self.closed());
         }
         self.read();
         let mut text = String::new();
         if self.size != Some(size) {
-            // Room below the cursor, wherever that is.
-            text += &format!("{}\x1b[{ROWS}A", "\n".repeat(ROWS));
-            text += &apart(&scrolling(Some(size.0 - ROWS)));
+            // Room below the cursor, wherever that is: it stays in its column.
+            text += &format!("{}\x1b[{ROWS}A", "\x1bD".repeat(ROWS));
             self.size = Some(size);
         }
-        let lines = std::iter::once(line).chain(self.table.iter().map(String::as_str));
+        // Each time: who had the terminal meanwhile, as a shell, may have changed it.
+        text += &apart(&scrolling(Some(size.0 - ROWS)));
+        let lines = std::iter::once(line).chain(self.table.iter().map(String::as_str)).chain(std::iter::repeat(""));
         let shown: String = lines
             .take(ROWS)
             .zip(size.0 - ROWS + 1..)
@@ -64,14 +69,24 @@ impl Panel {
 
     /// What gives the rows back.
     pub fn closed(&mut self) -> String {
-        let Some((rows, _)) = self.size.take() else { return String::new() };
-        format!("{}{}", apart(&scrolling(None)), apart(&format!("\x1b[{};1H\x1b[J", rows - ROWS + 1)))
+        let Some(size) = self.size.take() else { return String::new() };
+        let whole = apart(&scrolling(None));
+        // In a terminal of another size the rows lie nobody knows where.
+        if terminal::size(libc::STDERR_FILENO) != Some(size) {
+            return whole;
+        }
+        format!("{whole}{}", apart(&format!("\x1b[{};1H\x1b[J", size.0 - ROWS + 1)))
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.size.is_some()
     }
 
     /// The table anew, where the profile has been saved anew.
     fn read(&mut self) {
         let Ok(saved) = fs::metadata(&self.profile).and_then(|file| file.modified()) else { return };
-        if self.saved == Some(saved) {
+        let begun = Instant::now();
+        if self.saved == Some(saved) || self.not_before.is_some_and(|then| begun < then) {
             return;
         }
         self.saved = Some(saved);
@@ -80,6 +95,7 @@ impl Panel {
         if let Some(profile) = profile {
             self.table = lines(&profile);
         }
+        self.not_before = Some(begun + SHARE * begun.elapsed());
     }
 }
 
@@ -96,5 +112,6 @@ fn lines(profile: &Profile) -> Vec<String> {
 
 /// At the end it is told where there is no terminal, too.
 pub fn tell(profile: &Profile) {
-    lines(profile).iter().for_each(|line| eprintln!("{line}"));
+    let columns = terminal::size(libc::STDERR_FILENO).map_or(usize::MAX, |(_, columns)| columns);
+    lines(profile).iter().for_each(|line| eprintln!("{}", terminal::shortened(line, columns)));
 }

@@ -30,16 +30,22 @@ const MOST_LABELS: usize = 100;
 /// The marks of a thread, by their begin.
 pub fn of<'t>(timeline: &'t Timeline<'_>, points: &[Point]) -> Vec<Mark<'t>> {
     let (mut done, mut open) = (Vec::new(), BTreeMap::<What<'t>, Mark<'t>>::new());
+    let mut before = None;
     for point in points {
         let begin = point.at - point.lasts;
+        let goes_on = |mark: &Mark<'t>| begin - mark.end <= timeline.apart();
+        if before.replace(point.stack) == Some(point.stack) && open.values().all(goes_on) {
+            open.values_mut().for_each(|mark| mark.end = mark.end.max(point.at));
+            continue;
+        }
         let said = said(&timeline.stacks[point.stack]);
         // What this sample does not say, or what is too long ago, is over.
         open.retain(|what, mark| {
-            let goes_on = said.contains(what) && begin - mark.end <= timeline.apart();
-            if !goes_on {
+            let stays = said.contains(what) && goes_on(mark);
+            if !stays {
                 done.push(*mark);
             }
-            goes_on
+            stays
         });
         for what in said {
             let mark = open.entry(what).or_insert(Mark { begin, end: point.at, what });
