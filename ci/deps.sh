@@ -6,7 +6,7 @@
 # ONSTACK_DEPS=fuzz adds clang with libFuzzer.
 # ONSTACK_DEPS=install adds what builds programs against an installed library, ONSTACK_DEPS=portability other compilers.
 # ONSTACK_DEPS=hosts adds the programs that are profiled by the preload in `make stress`; those that are missing are skipped.
-# ONSTACK_DEPS=view adds a browser and its driver, and npm.
+# ONSTACK_DEPS=view adds a browser and its driver.
 # ONSTACK_DEPS=sanitize adds valgrind and the static checkers; those that are missing are skipped.
 # ONSTACK_DEPS=platforms adds compilers and Rust's libraries for the other platforms.
 # ONSTACK_DEPS=aarch64 adds an emulator of arm64, and ONSTACK_DEPS=aarch64-vm one of a whole machine.
@@ -66,7 +66,6 @@ fi
 if [ "${ONSTACK_DEPS:-}" = view ]; then
   want_tool chromium chromium
   want_tool chromium-driver chromedriver
-  want_tool npm npm
 fi
 if [ "${ONSTACK_DEPS:-}" = install ]; then
   want_tool cmake cmake

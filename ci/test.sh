@@ -238,7 +238,7 @@ run_fork() {
 
 # The core's tests that need no ticks, and the kept inputs of the fuzz targets, as arm64 compiles and an emulator runs them.
 run_aarch64() {
-  timeout -k 5 400 ci/test-aarch64.sh quick || failed+=("aarch64")
+  timeout -k 5 600 ci/test-aarch64.sh quick || failed+=("aarch64")
 }
 
 # The header in every standard of C and C++, exceptions through sampled code, functions of the host that throw.

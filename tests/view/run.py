@@ -320,6 +320,7 @@ WAITED = [
 
 
 @case
+@viewers.wanted
 def the_firefox_profiler_reads_it(place, browser):
     with viewers.firefox(place, place.profile("firefox", TIMED)) as ask:
         threads = {thread["name"]: thread for thread in ask("thread", "list")["threads"]}
@@ -337,6 +338,7 @@ def the_firefox_profiler_reads_it(place, browser):
 
 
 @case
+@viewers.wanted
 def speedscope_reads_chromes_form(place, browser):
     viewers.speedscope(place, place.profile("chrome", TIMED), browser)
     # Each thread is a profile of its own there; the first is shown, as a table of functions.
