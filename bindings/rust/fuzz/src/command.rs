@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use onstack::Profile;
 
-use crate::{diff_graph, live, own_file, program as program_reader};
+use crate::{diff_graph, own_file, program as program_reader, status as status_reader};
 
 /// What the preload says of itself, in a process that may be anything: lines for people have no ends inside.
 pub fn status(data: &[u8]) {
-    let status = live::Status::parse(data);
+    let status = status_reader::Status::parse(data);
     let comments = status.comments();
     assert!(comments[0].starts_with("onstack.stats"));
     let known = |line: &String| line.starts_with("onstack.heap ") || line.starts_with("onstack.module ");

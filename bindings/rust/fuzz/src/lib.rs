@@ -22,10 +22,11 @@ mod diff_graph;
 #[path = "../../onstack-cli/src/failure.rs"]
 mod failure;
 #[allow(dead_code)]
-#[path = "../../onstack-cli/src/live.rs"]
-mod live;
 #[path = "../../onstack-cli/src/program.rs"]
 mod program;
+#[allow(dead_code)]
+#[path = "../../onstack-cli/src/status.rs"]
+mod status;
 #[allow(dead_code)]
 #[path = "../../onstack-cli/src/unit.rs"]
 mod unit;

@@ -10,8 +10,8 @@ use onstack::Profile;
 
 use crate::failure::Failure;
 use crate::format::Format;
-use crate::live::Status;
-use crate::{live, output};
+use crate::output;
+use crate::status::{self, Status};
 
 /// The files of a process in the scratch directory; with its id behind a dot where there are several.
 pub const PROFILE: &str = "profile";
@@ -54,9 +54,9 @@ type Write<'a> = dyn Fn(&Profile, &Path) -> Result<(), Failure> + 'a;
 /// Turns what the processes have left into profiles, the program's first. A file that is no profile is named, and the others
 /// are taken.
 pub fn write(scratch: &Path, program: u32, output: &Path, how: How, write: &Write<'_>) -> Result<Written, Failure> {
-    let mut left = live::files(&scratch.join(PROFILE));
+    let mut left = status::files(&scratch.join(PROFILE));
     left.sort_by_key(|(_, process)| (*process != program, *process));
-    let statuses = live::files(&scratch.join(STATUS));
+    let statuses = status::files(&scratch.join(STATUS));
     let running = statuses.iter().filter(|(_, process)| is_alive(*process)).count();
     let silent = without_samples(&statuses, &left);
     let mut merge = Merge::default();

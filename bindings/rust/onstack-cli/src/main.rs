@@ -23,6 +23,7 @@ mod push;
 mod record;
 mod report;
 mod shape;
+mod status;
 mod terminal;
 mod timeline;
 mod trust;

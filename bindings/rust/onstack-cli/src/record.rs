@@ -14,7 +14,8 @@ use onstack::{Profile, Summary};
 
 use crate::failure::Failure;
 use crate::format::{Format, Resource};
-use crate::live::{panel, Live, Status};
+use crate::live::{panel, Live};
+use crate::status::Status;
 use crate::{children, output, preload, program};
 
 /// The program's own code is passed on (128 and its number when a signal ended it); 127: no such program; 126: it cannot
