@@ -2,28 +2,14 @@
 //! `onstack record` with the library that `make lib` leaves: real programs, every way in which they end.
 
 mod pprof;
+mod preloaded;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use onstack::Profile;
-
-fn place(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-/// Without the library nothing can be recorded, and that is said.
-fn library() -> Option<PathBuf> {
-    let named = std::env::var_os("ONSTACK_PRELOAD").map(PathBuf::from);
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../build/lib/libonstack-preload.so");
-    let library = named.unwrap_or(built);
-    if !library.exists() {
-        eprintln!("SKIPPED: {} is not built: `onstack record` was NOT tried on a real program", library.display());
-        return None;
-    }
-    Some(library)
-}
+use preloaded::{library, place};
 
 /// Spends half a second in `hot`, with the word `long` more than two, then ends as the words in its arguments say.
 fn burner() -> PathBuf {

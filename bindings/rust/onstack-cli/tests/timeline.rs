@@ -1,27 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When things happen, in profiles of a program that does one thing after the other, and in both formats of viewers.
 
+mod preloaded;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use preloaded::{library, place};
 use serde_json::Value;
-
-fn place(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-/// Without the library nothing can be recorded, and that is said.
-fn library() -> Option<PathBuf> {
-    let named = std::env::var_os("ONSTACK_PRELOAD").map(PathBuf::from);
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../build/lib/libonstack-preload.so");
-    let library = named.unwrap_or(built);
-    if !library.exists() {
-        eprintln!("SKIPPED: {} is not built: timelines of real programs were NOT tried", library.display());
-        return None;
-    }
-    Some(library)
-}
 
 /// `first` for 0.4 s, nothing for 0.3 s, `second` for 0.4 s; with a word the same in a child, and then here.
 const SOURCE: &str = r#"

@@ -96,12 +96,14 @@ impl<'a> Data<'a> {
         index
     }
 
-    fn add(&mut self, view: &View<'a>, times: &mut Times) -> Sums {
+    fn add(&mut self, view: &View<'a>, mut times: Option<&mut Times>) -> Sums {
         let functions: Vec<u32> = view.functions.iter().map(|function| self.function(function)).collect();
         let (mut sums, types) = (Sums::new(), view.types().len());
         view.each(|&Seen { frames, labels, values, times: moments }| {
             let row = (self.node(frames.iter().map(|&frame| functions[frame as usize])), self.set(labels));
-            times.add(row, moments, || view.tick(values));
+            if let Some(times) = &mut times {
+                times.add(row, moments, || view.tick(values));
+            }
             let sum = sums.entry(row).or_insert_with(|| vec![0; types]);
             sum.iter_mut().zip(values).for_each(|(sum, &value)| *sum = sum.saturating_add(value));
         });
@@ -168,8 +170,9 @@ pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> Stri
     let other = before.map(View::new);
     let mut data = Data::new();
     let mut times = Times::default();
-    let sums = data.add(&view, &mut times);
-    let others = other.as_ref().map(|other| data.add(other, &mut Times::default()));
+    // A moment of one profile is none of the other.
+    let sums = data.add(&view, before.is_none().then_some(&mut times));
+    let others = other.as_ref().map(|other| data.add(other, None));
     let (order, number) = data.ordered();
 
     let mut bytes = Bytes::default();
@@ -195,8 +198,6 @@ pub fn encoded(profile: &Profile, before: Option<&Profile>, factor: f64) -> Stri
     let sides: Vec<_> =
         [Some((&sums, 1.0)), others.as_ref().map(|sums| (sums, factor))].into_iter().flatten().collect();
     bytes.list(sides.into_iter(), |bytes, (sums, factor)| write_sums(bytes, sums, factor, &number));
-    // A moment of one profile is none of the other.
-    let times = if before.is_some() { Times::default() } else { times };
     times.write(&mut bytes, &rows(&sums, &number));
     bytes.packed()
 }

@@ -102,5 +102,6 @@ async function readProfile(letters) {
   // Of more ticks than there are times for, a part is at no time.
   const ticks = types.findIndex(({ name, unit }) => name === "samples" && unit === "count");
   if (times && ticks >= 0) sides[0].values[ticks].forEach((value, row) => (times.all[row] = Math.max(times.all[row], value)));
+  if (times) times.ofTypes = sides[0].values.map((list) => list.some((value, row) => value > 0 && times.first[row] < times.first[row + 1]));
   return { types, shown, functions, keys, values, sets, nodes, sides, times };
 }

@@ -24,6 +24,18 @@ function changeColor(item, root) {
   return change > 0 ? `rgb(240,${pale},${pale})` : `rgb(${pale},${pale},240)`;
 }
 
+// To draw on a canvas of that size, in the page's pixels.
+function emptied(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  return context;
+}
+
 class Graph {
   constructor(canvas, onChosen) {
     this.canvas = canvas;
@@ -79,14 +91,8 @@ class Graph {
   }
 
   draw() {
-    const [width, height, ratio] = [this.scroll.clientWidth, this.scroll.clientHeight, window.devicePixelRatio || 1];
-    const { canvas } = this;
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-    const context = canvas.getContext("2d");
-    context.scale(ratio, ratio);
+    const height = this.scroll.clientHeight;
+    const context = emptied(this.canvas, this.scroll.clientWidth, height);
     context.font = "12px ui-monospace, monospace";
     context.textBaseline = "middle";
     this.letter = context.measureText("m").width;

@@ -50,13 +50,8 @@ class Heat {
   draw() {
     if (!this.times) return;
     const { canvas, cells } = this;
-    const [width, height, ratio] = [canvas.parentElement.clientWidth, PARTS * PART_HEIGHT, window.devicePixelRatio || 1];
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-    const context = canvas.getContext("2d");
-    context.scale(ratio, ratio);
+    const [width, height] = [canvas.parentElement.clientWidth, PARTS * PART_HEIGHT];
+    const context = emptied(canvas, width, height);
     const wide = Math.min(width / this.columns, 40);
     this.wide = wide;
     for (let cell = 0; cell < cells.length; cell++) {

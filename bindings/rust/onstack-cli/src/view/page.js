@@ -132,9 +132,8 @@ class Page {
     const key = Number($("key").value);
     this.unit = profile.types[type].unit;
     const asked = { type, key, value: Number($("value").value), group: Number($("group").value), focus: pattern($("focus")), swap: this.isOn("swap") };
-    const cells = this.heat && overTime(profile, { ...asked, key: -1, focus: null });
     // Of what has no time, as allocations, all is shown.
-    const hasTimes = Boolean(cells) && cells.some((value) => value > 0);
+    const hasTimes = Boolean(this.heat) && profile.times.ofTypes[type];
     asked.range = hasTimes ? this.heat.range : null;
     $("time").hidden = !hasTimes;
     const groups = chosen(profile, asked);
