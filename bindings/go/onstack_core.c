@@ -22338,6 +22338,10 @@ typedef struct onstack_protobuf {
   bool failed;
 } onstack_protobuf;
 
+#define ONSTACK_PROTOBUF_VARINT 10u /* bytes of the longest */
+
+/* Writes a varint, and returns its bytes. */
+ONSTACK_INTERNAL size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value);
 /* A bare varint: an element of a packed field. */
 ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
 /* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
@@ -22904,6 +22908,9 @@ typedef struct onstack_protobuf_field {
 typedef struct onstack_protobuf_reader {
   const uint8_t *at, *end;
 } onstack_protobuf_reader;
+
+/* A bare varint; false: it does not end here. */
+ONSTACK_INTERNAL bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value);
 
 /* The next field; false: there is none, or the message is damaged here. */
 ONSTACK_INTERNAL bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field);
@@ -24047,7 +24054,6 @@ void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view
 #include <stdlib.h>
 #include <string.h>
 
-#define ONSTACK_PROTOBUF_VARINT_BYTES 10u
 #define ONSTACK_PROTOBUF_WIRE_VARINT 0u
 #define ONSTACK_PROTOBUF_WIRE_FIXED 1u
 #define ONSTACK_PROTOBUF_WIRE_BYTES 2u
@@ -24063,10 +24069,16 @@ static bool protobuf_room(onstack_protobuf *message, size_t bytes) {
   return grown;
 }
 
+size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value) {
+  size_t length = 0;
+  for (; value >= 0x80; value >>= 7) out[length++] = (uint8_t)(value | 0x80);
+  out[length++] = (uint8_t)value;
+  return length;
+}
+
 void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value) {
-  if (!protobuf_room(message, ONSTACK_PROTOBUF_VARINT_BYTES)) return;
-  for (; value >= 0x80; value >>= 7) message->bytes[message->used++] = (uint8_t)(value | 0x80);
-  message->bytes[message->used++] = (uint8_t)value;
+  if (!protobuf_room(message, ONSTACK_PROTOBUF_VARINT)) return;
+  message->used += onstack_protobuf_put_varint(message->bytes + message->used, value);
 }
 
 void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value) {
@@ -24118,7 +24130,7 @@ void onstack_protobuf_release(onstack_protobuf *message) {
 
 /* ---- core/src/profile/protobuf_reader.c ---- */
 
-static bool protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value) {
+bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value) {
   *value = 0;
   for (int shift = 0; shift < 64 && reader->at < reader->end; shift += 7) {
     const uint8_t byte = *reader->at++;
@@ -24139,13 +24151,13 @@ static bool protobuf_take(onstack_protobuf_reader *reader, onstack_protobuf_fiel
 bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field) {
   uint64_t key, length;
   *field = (onstack_protobuf_field){.whole = reader->at};
-  if (!protobuf_varint(reader, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
+  if (!onstack_protobuf_varint(reader, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
   field->number = (uint32_t)(key >> 3);
   field->wire = (uint32_t)(key & 7);
   bool read = false;
-  if (field->wire == 0) read = protobuf_varint(reader, &field->value);
+  if (field->wire == 0) read = onstack_protobuf_varint(reader, &field->value);
   if (field->wire == 1) read = protobuf_take(reader, field, 8);
-  if (field->wire == 2) read = protobuf_varint(reader, &length) && protobuf_take(reader, field, length);
+  if (field->wire == 2) read = onstack_protobuf_varint(reader, &length) && protobuf_take(reader, field, length);
   if (field->wire == 5) read = protobuf_take(reader, field, 4);
   field->whole_length = (size_t)(reader->at - field->whole);
   return read;
@@ -24783,7 +24795,6 @@ int onstack_threads_text(onstack_profile *profile, const onstack_write_options *
 
 #include <string.h>
 
-#define TIMES_VARINT 10u      /* bytes of the longest */
 #define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
 #define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
 #define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
@@ -24801,18 +24812,11 @@ struct onstack_profile_times {
   times_piece *oldest;
 };
 
-static size_t times_encode(uint8_t *out, uint64_t value) {
-  size_t length = 0;
-  for (; value >= 0x80; value >>= 7) out[length++] = (uint8_t)(value | 0x80);
-  out[length++] = (uint8_t)value;
-  return length;
-}
-
 static uint64_t times_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0); }
 
 static size_t times_encode_sample(uint8_t *out, int64_t since_us, uint32_t weight) {
-  size_t length = times_encode(out, times_zigzag(since_us) << 1 | (weight != 1));
-  if (weight != 1) length += times_encode(out + length, weight);
+  size_t length = onstack_protobuf_put_varint(out, times_zigzag(since_us) << 1 | (weight != 1));
+  if (weight != 1) length += onstack_protobuf_put_varint(out + length, weight);
   return length;
 }
 
@@ -24860,7 +24864,7 @@ static bool times_append(onstack_profile_timeline *timeline, onstack_profile_tim
 
 static bool times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
                       uint32_t weight) {
-  uint8_t bytes[2 * TIMES_VARINT];
+  uint8_t bytes[2 * ONSTACK_PROTOBUF_VARINT];
   if (times->bytes > TIMES_MOST) return false;
   if (!times->chain) times->chain = times_new(timeline);
   if (!times->chain) return false;
@@ -24882,33 +24886,25 @@ void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profi
     timeline->lost++;
 }
 
-/* The first time, which lies in the first piece as a whole, and the bytes that it has. */
-static uint32_t times_first(const times_piece *piece, uint64_t *number) {
-  uint32_t at = 0, shift = 0;
-  *number = 0;
-  do {
-    *number |= (uint64_t)(piece->bytes[at] & 0x7f) << shift;
-    shift += 7;
-  } while (piece->bytes[at++] & 0x80);
-  return at;
-}
-
 /* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
-static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us, uint8_t out[3 * TIMES_VARINT],
-                         uint32_t *skip) {
+static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us,
+                         uint8_t out[3 * ONSTACK_PROTOBUF_VARINT], uint32_t *skip) {
   uint64_t number;
-  uint8_t first[TIMES_VARINT];
-  *skip = times_first(times->chain->oldest, &number);
+  uint8_t first[ONSTACK_PROTOBUF_VARINT];
+  const uint8_t *bytes_of_first = times->chain->oldest->bytes;
+  onstack_protobuf_reader reader = {bytes_of_first, bytes_of_first + TIMES_FIRST};
+  onstack_protobuf_varint(&reader, &number); /* lies there as a whole */
+  *skip = (uint32_t)(reader.at - bytes_of_first);
   const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
-  const size_t bytes = times_encode(first, times_zigzag(since + shift_us) << 1 | (number & 1));
-  size_t length = times_encode(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
-  length += times_encode(out + length, times->bytes - *skip + bytes);
+  const size_t bytes = onstack_protobuf_put_varint(first, times_zigzag(since + shift_us) << 1 | (number & 1));
+  size_t length = onstack_protobuf_put_varint(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
+  length += onstack_protobuf_put_varint(out + length, times->bytes - *skip + bytes);
   memcpy(out + length, first, bytes);
   return length + bytes;
 }
 
 size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
-  uint8_t head[3 * TIMES_VARINT];
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
   uint32_t skip;
   if (times->bytes == 0) return 0;
   const size_t length = times_head(times, shift_us, head, &skip);
@@ -24916,7 +24912,7 @@ size_t onstack_profile_times_length(const onstack_profile_stack_times *times, in
 }
 
 int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
-  uint8_t head[3 * TIMES_VARINT];
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
   uint32_t at;
   if (times->bytes == 0) return 0;
   const size_t length = times_head(times, shift_us, head, &at);

@@ -150,12 +150,13 @@ static bool settings_read_interpreters(onstack_settings_of_preload *settings) {
 
 static bool settings_read_timeline(onstack_settings_of_preload *settings) {
   const char *value = settings_get("ONSTACK_TIMELINE");
-  settings->timeline = value && strcmp(value, "1") == 0;
-  if (!value || settings->timeline || strcmp(value, "0") == 0) {
-    if (!settings->timeline || settings->kind != ONSTACK_KIND_ALLOCATION) return true;
+  if (!value || strcmp(value, "0") == 0) return true;
+  if (strcmp(value, "1") != 0)
+    return settings_complain("ONSTACK_TIMELINE", value, "give 1 to keep the times of samples, or 0");
+  if (settings->kind == ONSTACK_KIND_ALLOCATION)
     return settings_complain("ONSTACK_TIMELINE", value, "a heap profile has no times of samples");
-  }
-  return settings_complain("ONSTACK_TIMELINE", value, "give 1 to keep the times of samples, or 0");
+  settings->timeline = true;
+  return true;
 }
 
 /* Children write over their parent's file where the name does not tell them apart, so then they are left out. */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ONSTACK_PROTOBUF_VARINT_BYTES 10u
 #define ONSTACK_PROTOBUF_WIRE_VARINT 0u
 #define ONSTACK_PROTOBUF_WIRE_FIXED 1u
 #define ONSTACK_PROTOBUF_WIRE_BYTES 2u
@@ -22,10 +21,16 @@ static bool protobuf_room(onstack_protobuf *message, size_t bytes) {
   return grown;
 }
 
+size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value) {
+  size_t length = 0;
+  for (; value >= 0x80; value >>= 7) out[length++] = (uint8_t)(value | 0x80);
+  out[length++] = (uint8_t)value;
+  return length;
+}
+
 void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value) {
-  if (!protobuf_room(message, ONSTACK_PROTOBUF_VARINT_BYTES)) return;
-  for (; value >= 0x80; value >>= 7) message->bytes[message->used++] = (uint8_t)(value | 0x80);
-  message->bytes[message->used++] = (uint8_t)value;
+  if (!protobuf_room(message, ONSTACK_PROTOBUF_VARINT)) return;
+  message->used += onstack_protobuf_put_varint(message->bytes + message->used, value);
 }
 
 void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value) {

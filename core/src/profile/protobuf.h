@@ -14,6 +14,10 @@ typedef struct onstack_protobuf {
   bool failed;
 } onstack_protobuf;
 
+#define ONSTACK_PROTOBUF_VARINT 10u /* bytes of the longest */
+
+/* Writes a varint, and returns its bytes. */
+ONSTACK_INTERNAL size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value);
 /* A bare varint: an element of a packed field. */
 ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
 /* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */

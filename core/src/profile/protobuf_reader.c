@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/protobuf_reader.h"
 
-static bool protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value) {
+bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value) {
   *value = 0;
   for (int shift = 0; shift < 64 && reader->at < reader->end; shift += 7) {
     const uint8_t byte = *reader->at++;
@@ -22,13 +22,13 @@ static bool protobuf_take(onstack_protobuf_reader *reader, onstack_protobuf_fiel
 bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field) {
   uint64_t key, length;
   *field = (onstack_protobuf_field){.whole = reader->at};
-  if (!protobuf_varint(reader, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
+  if (!onstack_protobuf_varint(reader, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
   field->number = (uint32_t)(key >> 3);
   field->wire = (uint32_t)(key & 7);
   bool read = false;
-  if (field->wire == 0) read = protobuf_varint(reader, &field->value);
+  if (field->wire == 0) read = onstack_protobuf_varint(reader, &field->value);
   if (field->wire == 1) read = protobuf_take(reader, field, 8);
-  if (field->wire == 2) read = protobuf_varint(reader, &length) && protobuf_take(reader, field, length);
+  if (field->wire == 2) read = onstack_protobuf_varint(reader, &length) && protobuf_take(reader, field, length);
   if (field->wire == 5) read = protobuf_take(reader, field, 4);
   field->whole_length = (size_t)(reader->at - field->whole);
   return read;

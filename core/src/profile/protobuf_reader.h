@@ -19,6 +19,9 @@ typedef struct onstack_protobuf_reader {
   const uint8_t *at, *end;
 } onstack_protobuf_reader;
 
+/* A bare varint; false: it does not end here. */
+ONSTACK_INTERNAL bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value);
+
 /* The next field; false: there is none, or the message is damaged here. */
 ONSTACK_INTERNAL bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field);
 

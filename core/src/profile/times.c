@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/times.h"
 
+#include "profile/protobuf.h"
+#include "profile/protobuf_reader.h"
+
 #include <string.h>
 
-#define TIMES_VARINT 10u      /* bytes of the longest */
 #define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
 #define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
 #define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
@@ -21,18 +23,11 @@ struct onstack_profile_times {
   times_piece *oldest;
 };
 
-static size_t times_encode(uint8_t *out, uint64_t value) {
-  size_t length = 0;
-  for (; value >= 0x80; value >>= 7) out[length++] = (uint8_t)(value | 0x80);
-  out[length++] = (uint8_t)value;
-  return length;
-}
-
 static uint64_t times_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0); }
 
 static size_t times_encode_sample(uint8_t *out, int64_t since_us, uint32_t weight) {
-  size_t length = times_encode(out, times_zigzag(since_us) << 1 | (weight != 1));
-  if (weight != 1) length += times_encode(out + length, weight);
+  size_t length = onstack_protobuf_put_varint(out, times_zigzag(since_us) << 1 | (weight != 1));
+  if (weight != 1) length += onstack_protobuf_put_varint(out + length, weight);
   return length;
 }
 
@@ -80,7 +75,7 @@ static bool times_append(onstack_profile_timeline *timeline, onstack_profile_tim
 
 static bool times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
                       uint32_t weight) {
-  uint8_t bytes[2 * TIMES_VARINT];
+  uint8_t bytes[2 * ONSTACK_PROTOBUF_VARINT];
   if (times->bytes > TIMES_MOST) return false;
   if (!times->chain) times->chain = times_new(timeline);
   if (!times->chain) return false;
@@ -102,33 +97,25 @@ void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profi
     timeline->lost++;
 }
 
-/* The first time, which lies in the first piece as a whole, and the bytes that it has. */
-static uint32_t times_first(const times_piece *piece, uint64_t *number) {
-  uint32_t at = 0, shift = 0;
-  *number = 0;
-  do {
-    *number |= (uint64_t)(piece->bytes[at] & 0x7f) << shift;
-    shift += 7;
-  } while (piece->bytes[at++] & 0x80);
-  return at;
-}
-
 /* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
-static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us, uint8_t out[3 * TIMES_VARINT],
-                         uint32_t *skip) {
+static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us,
+                         uint8_t out[3 * ONSTACK_PROTOBUF_VARINT], uint32_t *skip) {
   uint64_t number;
-  uint8_t first[TIMES_VARINT];
-  *skip = times_first(times->chain->oldest, &number);
+  uint8_t first[ONSTACK_PROTOBUF_VARINT];
+  const uint8_t *bytes_of_first = times->chain->oldest->bytes;
+  onstack_protobuf_reader reader = {bytes_of_first, bytes_of_first + TIMES_FIRST};
+  onstack_protobuf_varint(&reader, &number); /* lies there as a whole */
+  *skip = (uint32_t)(reader.at - bytes_of_first);
   const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
-  const size_t bytes = times_encode(first, times_zigzag(since + shift_us) << 1 | (number & 1));
-  size_t length = times_encode(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
-  length += times_encode(out + length, times->bytes - *skip + bytes);
+  const size_t bytes = onstack_protobuf_put_varint(first, times_zigzag(since + shift_us) << 1 | (number & 1));
+  size_t length = onstack_protobuf_put_varint(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
+  length += onstack_protobuf_put_varint(out + length, times->bytes - *skip + bytes);
   memcpy(out + length, first, bytes);
   return length + bytes;
 }
 
 size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
-  uint8_t head[3 * TIMES_VARINT];
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
   uint32_t skip;
   if (times->bytes == 0) return 0;
   const size_t length = times_head(times, shift_us, head, &skip);
@@ -136,7 +123,7 @@ size_t onstack_profile_times_length(const onstack_profile_stack_times *times, in
 }
 
 int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
-  uint8_t head[3 * TIMES_VARINT];
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
   uint32_t at;
   if (times->bytes == 0) return 0;
   const size_t length = times_head(times, shift_us, head, &at);
