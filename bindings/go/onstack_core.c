@@ -4174,6 +4174,7 @@ typedef struct onstack_slot {
   uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes;                  /* the unwinder's need plus ours */
   uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t pauses_long;                  /* the drain waits for longer than while the process works */
   uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
@@ -5405,6 +5406,12 @@ static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
   if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
 }
 
+/* Code objects of an interpreter may be gone after a long pause of the consumer, and their names with them. */
+static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, uint32_t interpreted_bytes) {
+  const bool soon = interpreted_bytes > 0 && onstack_load_relaxed(&slot->pauses_long);
+  if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+}
+
 static ONSTACK_HANDLER void record_lose(onstack_sum *lost, uint32_t weight, uint64_t value) {
   onstack_add_relaxed(&lost->weight, (uint64_t)weight);
   onstack_add_relaxed(&lost->value, value);
@@ -5525,9 +5532,9 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  onstack_ring_publish_with(&slot->ring, entry, position,
-                            slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry) : 0);
-  if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+  const uint32_t interpreted_bytes = slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry) : 0;
+  onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes);
   return result.frame_count > 0;
 }
 
@@ -5583,8 +5590,9 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_trim(&slot->ring, entry);
   for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
   entry->label_bytes = (uint16_t)stack->label_bytes;
-  onstack_ring_publish_with(&slot->ring, entry, position, record_put_interpreted(slot, entry, stack->interpreted));
-  if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+  const uint32_t interpreted_bytes = record_put_interpreted(slot, entry, stack->interpreted);
+  onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes);
 }
 
 static RECORD_INLINE void record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
@@ -13289,7 +13297,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->bounds_requested = slot->scanning = 0;
+  slot->wake = slot->pauses_long = slot->bounds_requested = slot->scanning = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
   memset(slot->lost, 0, sizeof(slot->lost));
@@ -17767,19 +17775,21 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
 /*
  * What frames of interpreters were called, with the words by which their functions are known again. Where those have changed
  * another function lies there, and the frame may have been of either: it has no name. Where no function lies there any more it
- * was the one that is remembered.
+ * was the one that was seen there some milliseconds before, and none if that is longer ago.
  */
 #ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 #define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 
 #define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
+#define ONSTACK_KNOWN_IDENTITY 5
 
 /* Of one interpreter. Both are called under a lock. */
 typedef struct onstack_known_reader {
-  /* The words that tell a function from another at its address. False: there is no function. */
-  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[4]);
+  /* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what
+     has just been freed. False: there is no function. */
+  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]);
   /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
-  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint8_t *scratch,
                onstack_frame_text *text);
 } onstack_known_reader;
 
@@ -17803,11 +17813,13 @@ static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t 
 #include <string.h>
 #include <sys/mman.h>
 
-#define KNOWN_FRAMES 1024u /* a power of two; a newer one takes the place of an older one */
+#define KNOWN_FRAMES 1024u        /* a power of two; a newer one takes the place of an older one */
+#define KNOWN_STANDS_NS 50000000u /* how long what was seen tells of samples after it: some rounds of the consumer */
 
 typedef struct known_frame {
   const onstack_known_reader *reader; /* NULL: nothing is known here */
-  uint64_t function, identity[4];
+  uint64_t function, identity[ONSTACK_KNOWN_IDENTITY];
+  uint64_t seen_ns; /* the function was there */
   uint32_t position;
   onstack_frame_text text;
 } known_frame;
@@ -17838,16 +17850,19 @@ static known_frame *known_place(const onstack_interpreted_frame *frame) {
 static int known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
                           onstack_frame_text *text) {
   known_frame *place = known_place(frame);
-  uint64_t identity[4] = {0, 0, 0, 0};
+  uint64_t identity[ONSTACK_KNOWN_IDENTITY] = {0};
   const bool mine = place->reader == reader && place->function == frame->function && place->position == frame->position;
   const bool there = reader->identify(frame, identity);
-  if (mine && (!there || memcmp(place->identity, identity, sizeof(identity)) == 0)) {
+  const uint64_t now = onstack_monotonic_ns();
+  if (mine && (there ? memcmp(place->identity, identity, sizeof(identity)) == 0 : now - place->seen_ns < KNOWN_STANDS_NS)) {
+    if (there) place->seen_ns = now;
     *text = place->text;
     return 0;
   }
   place->reader = NULL;
   if (!there || !reader->read(frame, identity, known->scratch, text)) return -ESRCH;
-  *place = (known_frame){.reader = reader, .function = frame->function, .position = frame->position, .text = *text};
+  *place = (known_frame){
+      .reader = reader, .function = frame->function, .seen_ns = now, .position = frame->position, .text = *text};
   memcpy(place->identity, identity, sizeof(identity));
   return mine ? -ESRCH : 0;
 }
@@ -17886,14 +17901,16 @@ ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_
 #define PHP_USER 2u
 #define PHP_EVAL 4u
 #define PHP_CLASS_NAME 8u /* zend_class_entry.name */
+#define PHP_STRING_HASH 8u
 #define PHP_STRING_LENGTH 16u
 #define PHP_STRING_DATA 24u
 #define PHP_OPCODE_BYTES 32u /* zend_op */
 #define PHP_OPCODE_LINE 24u
 
-enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES }; /* a function's identity; PHP_OPCODES: with its type in the top byte */
+/* A function's identity; PHP_OPCODES: with its type in the top byte. */
+enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES, PHP_NAME_HASH };
 
-static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
+static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]) {
   const onstack_php_layout *layout = onstack_php_found.layout;
   uint8_t bytes[PHP_FUNCTION_BYTES];
   const bool whole = onstack_process_memory_read(frame->function, bytes, sizeof(bytes));
@@ -17906,6 +17923,8 @@ static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identi
   identity[PHP_FILE] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_file);
   identity[PHP_OPCODES] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_opcodes);
   identity[PHP_OPCODES] |= (uint64_t)type << 56;
+  if (identity[PHP_NAME] != 0) /* of a file's own code */
+    onstack_process_memory_read(identity[PHP_NAME] + PHP_STRING_HASH, &identity[PHP_NAME_HASH], sizeof(*identity));
   return true;
 }
 
@@ -17935,7 +17954,7 @@ static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcode
   return php_number(opcodes + offset + PHP_OPCODE_LINE);
 }
 
-static bool php_name(const uint64_t identity[4], uint8_t type, char *out, size_t capacity) {
+static bool php_name(const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint8_t type, char *out, size_t capacity) {
   char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
   if (identity[PHP_NAME] == 0) { /* of a file, whose functions lie in it */
     snprintf(out, capacity, type == PHP_EVAL ? "<eval>" : "<main>");
@@ -17950,8 +17969,8 @@ static bool php_name(const uint64_t identity[4], uint8_t type, char *out, size_t
   return true;
 }
 
-static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
-                     onstack_frame_text *text) {
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY],
+                     uint8_t *scratch, onstack_frame_text *text) {
   (void)scratch;
   const uint8_t type = (uint8_t)(identity[PHP_OPCODES] >> 56);
   if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
@@ -17996,11 +18015,12 @@ ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *t
 #include <string.h>
 
 #define PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
+#define PYTHON_STRING_HASH 24u /* PyASCIIObject.hash: names that a program makes have one */
 #define PYTHON_BYTES_DATA 32u  /* PyBytesObject.ob_sval */
 
-enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE }; /* a code object's identity */
+enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE, PYTHON_NAME_HASH }; /* a code object's identity */
 
-static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
+static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]) {
   const onstack_python_layout *layout = onstack_python_found.layout;
   uint8_t bytes[PYTHON_CODE_BYTES];
   if (!onstack_process_memory_read(frame->function, bytes, layout->code_table + sizeof(uint64_t))) return false;
@@ -18009,6 +18029,7 @@ static bool python_identify(const onstack_interpreted_frame *frame, uint64_t ide
   identity[PYTHON_FILE] = onstack_known_word(bytes, layout->code_file);
   identity[PYTHON_LINES] = onstack_known_word(bytes, layout->code_table);
   identity[PYTHON_FIRST_LINE] = (uint32_t)onstack_known_word(bytes, layout->code_line);
+  onstack_process_memory_read(identity[PYTHON_NAME] + PYTHON_STRING_HASH, &identity[PYTHON_NAME_HASH], sizeof(*identity));
   return true;
 }
 
@@ -18059,7 +18080,7 @@ static bool python_string(const onstack_python *python, uint64_t address, char *
   return used > 0;
 }
 
-static uint32_t python_line_of(const uint64_t identity[4], uint32_t position, uint8_t *table) {
+static uint32_t python_line_of(const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint32_t position, uint8_t *table) {
   uint8_t head[PYTHON_BYTES_DATA];
   if (!onstack_process_memory_read(identity[PYTHON_LINES], head, sizeof(head))) return 0;
   const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
@@ -18069,8 +18090,8 @@ static uint32_t python_line_of(const uint64_t identity[4], uint32_t position, ui
                              position);
 }
 
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
-                        onstack_frame_text *text) {
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY],
+                        uint8_t *scratch, onstack_frame_text *text) {
   const onstack_python *python = &onstack_python_found;
   if (!python_string(python, identity[PYTHON_NAME], text->function, sizeof(text->function))) return false;
   if (!python_string(python, identity[PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
@@ -25352,7 +25373,8 @@ uint64_t onstack_session_drain_work(void *data) {
   session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
-  uint64_t pause = session_next_look(session);
+  const uint64_t pause = session_next_look(session);
+  onstack_store_relaxed(&session->slot->pauses_long, (uint32_t)(pause > SESSION_LOOK_BUSY_NS));
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;

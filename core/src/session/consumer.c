@@ -204,7 +204,8 @@ uint64_t onstack_session_drain_work(void *data) {
   session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
-  uint64_t pause = session_next_look(session);
+  const uint64_t pause = session_next_look(session);
+  onstack_store_relaxed(&session->slot->pauses_long, (uint32_t)(pause > SESSION_LOOK_BUSY_NS));
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "drain/interpreter/known.h"
 
+#include "base/clock_ns.h"
 #include "base/own_memory.h"
 
 #include <errno.h>
@@ -8,11 +9,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define KNOWN_FRAMES 1024u /* a power of two; a newer one takes the place of an older one */
+#define KNOWN_FRAMES 1024u        /* a power of two; a newer one takes the place of an older one */
+#define KNOWN_STANDS_NS 50000000u /* how long what was seen tells of samples after it: some rounds of the consumer */
 
 typedef struct known_frame {
   const onstack_known_reader *reader; /* NULL: nothing is known here */
-  uint64_t function, identity[4];
+  uint64_t function, identity[ONSTACK_KNOWN_IDENTITY];
+  uint64_t seen_ns; /* the function was there */
   uint32_t position;
   onstack_frame_text text;
 } known_frame;
@@ -43,16 +46,19 @@ static known_frame *known_place(const onstack_interpreted_frame *frame) {
 static int known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
                           onstack_frame_text *text) {
   known_frame *place = known_place(frame);
-  uint64_t identity[4] = {0, 0, 0, 0};
+  uint64_t identity[ONSTACK_KNOWN_IDENTITY] = {0};
   const bool mine = place->reader == reader && place->function == frame->function && place->position == frame->position;
   const bool there = reader->identify(frame, identity);
-  if (mine && (!there || memcmp(place->identity, identity, sizeof(identity)) == 0)) {
+  const uint64_t now = onstack_monotonic_ns();
+  if (mine && (there ? memcmp(place->identity, identity, sizeof(identity)) == 0 : now - place->seen_ns < KNOWN_STANDS_NS)) {
+    if (there) place->seen_ns = now;
     *text = place->text;
     return 0;
   }
   place->reader = NULL;
   if (!there || !reader->read(frame, identity, known->scratch, text)) return -ESRCH;
-  *place = (known_frame){.reader = reader, .function = frame->function, .position = frame->position, .text = *text};
+  *place = (known_frame){
+      .reader = reader, .function = frame->function, .seen_ns = now, .position = frame->position, .text = *text};
   memcpy(place->identity, identity, sizeof(identity));
   return mine ? -ESRCH : 0;
 }

@@ -2,7 +2,7 @@
 /*
  * What frames of interpreters were called, with the words by which their functions are known again. Where those have changed
  * another function lies there, and the frame may have been of either: it has no name. Where no function lies there any more it
- * was the one that is remembered.
+ * was the one that was seen there some milliseconds before, and none if that is longer ago.
  */
 #ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 #define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
@@ -11,13 +11,15 @@
 #include "onstack/onstack.h"
 
 #define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
+#define ONSTACK_KNOWN_IDENTITY 5
 
 /* Of one interpreter. Both are called under a lock. */
 typedef struct onstack_known_reader {
-  /* The words that tell a function from another at its address. False: there is no function. */
-  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[4]);
+  /* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what
+     has just been freed. False: there is no function. */
+  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]);
   /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
-  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint8_t *scratch,
                onstack_frame_text *text);
 } onstack_known_reader;
 

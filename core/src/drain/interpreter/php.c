@@ -20,14 +20,16 @@
 #define PHP_USER 2u
 #define PHP_EVAL 4u
 #define PHP_CLASS_NAME 8u /* zend_class_entry.name */
+#define PHP_STRING_HASH 8u
 #define PHP_STRING_LENGTH 16u
 #define PHP_STRING_DATA 24u
 #define PHP_OPCODE_BYTES 32u /* zend_op */
 #define PHP_OPCODE_LINE 24u
 
-enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES }; /* a function's identity; PHP_OPCODES: with its type in the top byte */
+/* A function's identity; PHP_OPCODES: with its type in the top byte. */
+enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES, PHP_NAME_HASH };
 
-static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
+static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]) {
   const onstack_php_layout *layout = onstack_php_found.layout;
   uint8_t bytes[PHP_FUNCTION_BYTES];
   const bool whole = onstack_process_memory_read(frame->function, bytes, sizeof(bytes));
@@ -40,6 +42,8 @@ static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identi
   identity[PHP_FILE] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_file);
   identity[PHP_OPCODES] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_opcodes);
   identity[PHP_OPCODES] |= (uint64_t)type << 56;
+  if (identity[PHP_NAME] != 0) /* of a file's own code */
+    onstack_process_memory_read(identity[PHP_NAME] + PHP_STRING_HASH, &identity[PHP_NAME_HASH], sizeof(*identity));
   return true;
 }
 
@@ -69,7 +73,7 @@ static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcode
   return php_number(opcodes + offset + PHP_OPCODE_LINE);
 }
 
-static bool php_name(const uint64_t identity[4], uint8_t type, char *out, size_t capacity) {
+static bool php_name(const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint8_t type, char *out, size_t capacity) {
   char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
   if (identity[PHP_NAME] == 0) { /* of a file, whose functions lie in it */
     snprintf(out, capacity, type == PHP_EVAL ? "<eval>" : "<main>");
@@ -84,8 +88,8 @@ static bool php_name(const uint64_t identity[4], uint8_t type, char *out, size_t
   return true;
 }
 
-static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
-                     onstack_frame_text *text) {
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY],
+                     uint8_t *scratch, onstack_frame_text *text) {
   (void)scratch;
   const uint8_t type = (uint8_t)(identity[PHP_OPCODES] >> 56);
   if (!php_name(identity, type, text->function, sizeof(text->function))) return false;

@@ -12,11 +12,12 @@
 #include <string.h>
 
 #define PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
+#define PYTHON_STRING_HASH 24u /* PyASCIIObject.hash: names that a program makes have one */
 #define PYTHON_BYTES_DATA 32u  /* PyBytesObject.ob_sval */
 
-enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE }; /* a code object's identity */
+enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE, PYTHON_NAME_HASH }; /* a code object's identity */
 
-static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
+static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]) {
   const onstack_python_layout *layout = onstack_python_found.layout;
   uint8_t bytes[PYTHON_CODE_BYTES];
   if (!onstack_process_memory_read(frame->function, bytes, layout->code_table + sizeof(uint64_t))) return false;
@@ -25,6 +26,7 @@ static bool python_identify(const onstack_interpreted_frame *frame, uint64_t ide
   identity[PYTHON_FILE] = onstack_known_word(bytes, layout->code_file);
   identity[PYTHON_LINES] = onstack_known_word(bytes, layout->code_table);
   identity[PYTHON_FIRST_LINE] = (uint32_t)onstack_known_word(bytes, layout->code_line);
+  onstack_process_memory_read(identity[PYTHON_NAME] + PYTHON_STRING_HASH, &identity[PYTHON_NAME_HASH], sizeof(*identity));
   return true;
 }
 
@@ -75,7 +77,7 @@ static bool python_string(const onstack_python *python, uint64_t address, char *
   return used > 0;
 }
 
-static uint32_t python_line_of(const uint64_t identity[4], uint32_t position, uint8_t *table) {
+static uint32_t python_line_of(const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint32_t position, uint8_t *table) {
   uint8_t head[PYTHON_BYTES_DATA];
   if (!onstack_process_memory_read(identity[PYTHON_LINES], head, sizeof(head))) return 0;
   const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
@@ -85,8 +87,8 @@ static uint32_t python_line_of(const uint64_t identity[4], uint32_t position, ui
                              position);
 }
 
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
-                        onstack_frame_text *text) {
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY],
+                        uint8_t *scratch, onstack_frame_text *text) {
   const onstack_python *python = &onstack_python_found;
   if (!python_string(python, identity[PYTHON_NAME], text->function, sizeof(text->function))) return false;
   if (!python_string(python, identity[PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;

@@ -30,6 +30,12 @@ static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
   if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
 }
 
+/* Code objects of an interpreter may be gone after a long pause of the consumer, and their names with them. */
+static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, uint32_t interpreted_bytes) {
+  const bool soon = interpreted_bytes > 0 && onstack_load_relaxed(&slot->pauses_long);
+  if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+}
+
 static ONSTACK_HANDLER void record_lose(onstack_sum *lost, uint32_t weight, uint64_t value) {
   onstack_add_relaxed(&lost->weight, (uint64_t)weight);
   onstack_add_relaxed(&lost->value, value);
@@ -150,9 +156,9 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  onstack_ring_publish_with(&slot->ring, entry, position,
-                            slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry) : 0);
-  if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+  const uint32_t interpreted_bytes = slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry) : 0;
+  onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes);
   return result.frame_count > 0;
 }
 
@@ -208,8 +214,9 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_trim(&slot->ring, entry);
   for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
   entry->label_bytes = (uint16_t)stack->label_bytes;
-  onstack_ring_publish_with(&slot->ring, entry, position, record_put_interpreted(slot, entry, stack->interpreted));
-  if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+  const uint32_t interpreted_bytes = record_put_interpreted(slot, entry, stack->interpreted);
+  onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes);
 }
 
 static RECORD_INLINE void record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
