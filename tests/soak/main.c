@@ -183,6 +183,7 @@ static void check_sums(void) {
       {"children that execute", soak_forks_executed},
       {"threads", soak_threads},
       {"modules", soak_modules},
+      {"modules in the place of others", soak_modules_in_place},
       {"modules that cannot be opened", soak_modules_failed},
       {"fibers", soak_fibers},
       {"flips of memory", soak_flips},
@@ -216,9 +217,9 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
          b->looped);
   printf("owners %lu, their ITIMER_PROF %lu and timer signals %lu; SIGPROF merged by the kernel %lu, in children %lu\n",
          s->owners, s->itimer, s->timer, s->merged, soak_forks_merged);
-  printf("bursts of wild code %lu, samples of them %lu; signals to other threads %lu; fibers %lu; modules that cannot be "
-         "opened %lu\n",
-         soak_wild, soak_wild_samples, soak_posts, soak_fibers, soak_modules_failed);
+  printf("bursts of wild code %lu, samples of them %lu; signals to other threads %lu; fibers %lu; modules in the place of "
+         "others %lu, that cannot be opened %lu\n",
+         soak_wild, soak_wild_samples, soak_posts, soak_fibers, soak_modules_in_place, soak_modules_failed);
   printf("heap sessions %lu: of %lu blocks %lu counted, ring full %lu; samples %lu, ended %lu, untracked %lu\n",
          soak_heap.sessions, soak_blocks, soak_heap.allocations, soak_heap.ring_full, soak_heap.samples, soak_heap.ended,
          soak_heap.untracked);

@@ -3,23 +3,35 @@
 #include "soak.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 
 #define MODULES 4
 
-uint64_t soak_modules, soak_modules_failed;
+uint64_t soak_modules, soak_modules_failed, soak_modules_in_place;
+
+/* Counts those that lie where another one lay before. */
+static void modules_compare_place(const struct link_map *map, uint32_t number) {
+  static __thread ElfW(Addr) place;
+  static __thread uint32_t lay_there;
+  if (map->l_addr == place && number != lay_there) soak_count(&soak_modules_in_place, 1);
+  place = map->l_addr;
+  lay_there = number;
+}
 
 void soak_run_modules(soak_worker *worker) {
   while (!soak_resting) {
     char path[4200];
     void (*burn)(unsigned long) = NULL;
-    snprintf(path, sizeof(path), "%s/plugin-%u.so", soak_place, soak_random(&worker->seed, MODULES));
+    const uint32_t number = soak_random(&worker->seed, MODULES);
+    snprintf(path, sizeof(path), "%s/plugin-%u.so", soak_place, number);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library) *(void **)&burn = dlsym(library, "plugin_burn");
     if (!burn) {
       soak_fail("%s: %s", path, dlerror());
       return;
     }
+    modules_compare_place(library, number);
     for (uint32_t i = soak_random(&worker->seed, 20); i > 0; i--) burn(400000);
     dlclose(library);
     soak_count(&soak_modules, 1);

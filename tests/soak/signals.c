@@ -29,9 +29,17 @@ static void signals_arrive(const siginfo_t *info) {
     soak_count(info->si_code == SI_TIMER ? &soak_signals.timer : &soak_signals.itimer, 1);
 }
 
+/* More than any alternate stack here has, and less than the stacks of threads and fibers do. */
+#define SIGNALS_ROOM ((size_t)24 << 10)
+
+__attribute__((noinline)) static void signals_use_stack(void) {
+  volatile uint8_t room[SIGNALS_ROOM];
+  for (size_t i = 0; i < sizeof(room); i += 1024) room[i] = (uint8_t)i;
+}
+
 static void signals_first_owner(int signal, siginfo_t *info, void *context) {
-  (void)signal;
   (void)context;
+  if (signal == soak_needs_stack) signals_use_stack();
   signals_arrive(info);
 }
 

@@ -110,8 +110,9 @@ bool soak_trend_check(soak_trend *trend);               /* false: too few rounds
 /* ---- memory.c, burners.c, wild.c, threads.c, modules.c, forks.c, fibers.c ---- */
 
 extern uint64_t soak_forks, soak_forks_executed, soak_forks_sent, soak_forks_merged; /* sent, merged: their SIGPROF */
-extern uint64_t soak_threads, soak_flips, soak_modules, soak_modules_failed, soak_fibers;
-extern uint64_t soak_wild, soak_wild_samples; /* bursts, and samples taken in them */
+extern uint64_t soak_threads, soak_flips, soak_fibers;
+extern uint64_t soak_modules, soak_modules_failed, soak_modules_in_place; /* in_place: where another one lay before */
+extern uint64_t soak_wild, soak_wild_samples;                             /* bursts, and samples taken in them */
 
 void soak_run_flips(soak_worker *worker); /* memory that comes and goes */
 uint64_t soak_somewhere(unsigned *seed);  /* a number for a register: memory of all kinds, or none */
