@@ -7,10 +7,12 @@ use std::fmt::Write;
 use onstack::plain::Plain;
 use onstack::view::{Seen, View};
 use onstack::Profile;
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// What is taken for chance: one false alarm in 100 comparisons of the same program with thirty functions above the limit, the
-/// quantile of the normal distribution at 1 - 0.01 / 2 / 30.
-const CERTAIN: f64 = 3.59;
+/// What is taken for chance: one false alarm in 100 comparisons of the same program.
+const ALARM: f64 = 0.01;
+/// Above the limit: no program has many more.
+const FUNCTIONS: f64 = 30.0;
 
 /// A sum, and the variance that it has because ticks come at random: each stands for its value, as in Poisson's law.
 #[derive(Clone, Copy, Default)]
@@ -145,7 +147,7 @@ impl Verdict {
             return None;
         }
         let runs = (before.runs.len(), after.runs.len());
-        let certain = quantile(runs.0 + runs.1 - 2);
+        let certain = quantile(runs.0 + runs.1 - 2, 1);
         let row = |name: Option<&str>, old_sum: Sum, new_sum: Sum| Row {
             name: name.map(str::to_owned),
             before: old_sum.value / old.value,
@@ -222,26 +224,15 @@ fn signed(share: f64) -> String {
     format!("{:+.2}%", 100.0 * share)
 }
 
-/// Student's for one to eight degrees of freedom, by numerical integration; the series below is 5 % off and more there.
-const FEW: [f64; 8] = [1909.86, 54.76, 18.71, 11.44, 8.69, 7.31, 6.50, 5.97];
-
-/// Student's for so many degrees of freedom, in place of CERTAIN: few recordings tell their own spread badly (Abramowitz and
-/// Stegun, 26.7.5). Without any, the ticks' law is all that is known.
-fn quantile(degrees: usize) -> f64 {
-    let z = CERTAIN;
-    if degrees == 0 {
-        return z;
+/// What a change is compared with, in standard errors: the false alarm of ALARM by chance, in so many comparisons of many
+/// functions. By Student's law, as few recordings tell their own spread badly; without any degrees of freedom the ticks' law is
+/// all that is known.
+fn quantile(degrees: usize, comparisons: usize) -> f64 {
+    let certain = 1.0 - ALARM / 2.0 / FUNCTIONS / comparisons.max(1) as f64;
+    match StudentsT::new(0.0, 1.0, degrees as f64) {
+        Ok(law) => law.inverse_cdf(certain),
+        Err(_) => Normal::standard().inverse_cdf(certain),
     }
-    if let Some(&few) = FEW.get(degrees - 1) {
-        return few;
-    }
-    let n = degrees as f64;
-    let terms = [
-        (z.powi(3) + z) / 4.0,
-        (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
-        (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
-    ];
-    z + terms.iter().zip(1..).map(|(term, power)| term / n.powi(power)).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -349,8 +340,11 @@ mod tests {
 
     #[test]
     fn few_recordings_prove_little() {
-        let of = [1, 2, 4, 8, 9, 18].map(quantile);
-        assert!(of.windows(2).all(|pair| pair[0] > pair[1]) && of[5] > CERTAIN && quantile(0) == CERTAIN, "{of:?}");
+        let of = [1, 2, 4, 8, 9, 18].map(|degrees| quantile(degrees, 1));
+        assert!(of.windows(2).all(|pair| pair[0] > pair[1]) && of[5] > quantile(0, 1), "{of:?}");
+        // Tables of both laws.
+        assert!((quantile(0, 1) - 3.5879).abs() < 0.001 && (quantile(2, 1) - 54.76).abs() < 0.01, "{of:?}");
+        assert!(quantile(8, 20) > quantile(8, 1));
     }
 
     #[test]
