@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `onstack`: records profiles, and shows, compares and sends those of any profiler that writes pprof's format.
 
+mod bench;
 #[cfg(carries_preload)]
 mod carried;
 mod children;
@@ -54,6 +55,8 @@ enum Command {
     Top(report::TopArguments),
     /// Say what changed from one profile to another, function by function
     Diff(diff::Arguments),
+    /// Run benchmarks of Go or Rust and keep profiles of each, for `diff --fail-above`
+    Bench(bench::Arguments),
     /// Say what a process's memory was made of, and which functions' memory grows
     Memory(memory::Arguments),
     /// Draw a flame graph (SVG)
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Top(arguments) => report::top(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Diff(arguments) => diff::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Memory(arguments) => memory::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => flamegraph::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::View(arguments) => view::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -43,16 +43,25 @@ pub fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
+/// A directory that goes when this does.
+pub struct Scratch(pub PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A directory for this process alone, where files for the output may lie meanwhile: beside it, as the same file system
 /// has room, or has none in time. Fails where `write` would.
-pub fn scratch(path: &Path) -> Result<PathBuf, Failure> {
+pub fn scratch(path: &Path) -> Result<Scratch, Failure> {
     let make = || {
         let beside = match target(path)? {
             Target::File => file::name_beside(path),
             _ => file::name_beside(&env::temp_dir().join("output")),
         };
         fs::DirBuilder::new().mode(0o700).create(&beside)?;
-        beside.canonicalize()
+        beside.canonicalize().map(Scratch)
     };
     make().map_err(|error| cannot(path, error))
 }

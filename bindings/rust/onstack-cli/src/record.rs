@@ -77,15 +77,6 @@ pub struct Arguments {
     program: Vec<OsString>,
 }
 
-/// Where the preload puts what it has, until it is looked at.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     arguments.format.check(&arguments.resource)?;
     if arguments.heap.is_some() && arguments.format.needs_times() {
@@ -99,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let library = preload::find(arguments.preload.as_deref())?;
     let preloaded = preload::variable(&library)?;
     let output = children::output(arguments.output.as_deref(), arguments.children, arguments.format)?;
-    let scratch = Scratch(output::scratch(&output)?);
+    let scratch = output::scratch(&output)?; // where the preload puts what it has, until it is looked at
 
     let mut command = Command::new(&path);
     command.args(&arguments.program[1..]).env("LD_PRELOAD", preloaded);
@@ -123,10 +114,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let process = child.id();
     let profile = arguments.top.then(|| scratch.0.join(children::PROFILE));
     let mut live = Live::new(scratch.0.join(children::STATUS), follows, arguments.quiet, profile);
-    let ended =
-        wait(child, &mut live, started).map_err(|error| Failure::new(&path, format!("cannot be awaited: {error}")))?;
+    let (ended, used) =
+        wait(&child, &mut live, started).map_err(|error| Failure::new(&path, format!("cannot be awaited: {error}")))?;
     let status = live.end();
-    let recorded = Recorded { program: &path, scratch: &scratch.0, output: &output, status: &status, ended, process };
+    let recorded =
+        Recorded { program: &path, scratch: &scratch.0, output: &output, status: &status, ended, used, process };
     match arguments.children {
         Some(how) => finish_all(&recorded, how, arguments, started)?,
         None => finish(&recorded, arguments, started)?,
@@ -156,19 +148,35 @@ fn source(arguments: &Arguments, command: &mut Command) {
     }
 }
 
-fn wait(mut child: Child, live: &mut Live, started: Instant) -> io::Result<ExitStatus> {
+/// How the program ended, and the CPU time that it and the children used which it awaited.
+fn wait(child: &Child, live: &mut Live, started: Instant) -> io::Result<(ExitStatus, Duration)> {
     attend(child.id() as i32);
     let mut shown = Instant::now();
     loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(ended) = try_wait(child)? {
             CHILD.store(0, Ordering::Relaxed);
-            return Ok(status);
+            return Ok(ended);
         }
         if shown.elapsed() >= Duration::from_secs(1) {
             live.show(started.elapsed());
             shown = Instant::now();
         }
         thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn try_wait(child: &Child) -> io::Result<Option<(ExitStatus, Duration)>> {
+    let (mut status, mut usage) = (0, mem::MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: two places that live during the call; all zeroes are a usage.
+    let (awaited, usage) = unsafe {
+        let awaited = libc::wait4(child.id() as i32, &mut status, libc::WNOHANG, usage.as_mut_ptr());
+        (awaited, usage.assume_init())
+    };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    match awaited {
+        0 => Ok(None),
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(Some((ExitStatus::from_raw(status), time(usage.ru_utime) + time(usage.ru_stime)))),
     }
 }
 
@@ -179,6 +187,7 @@ struct Recorded<'a> {
     output: &'a Path,
     status: &'a Status,
     ended: ExitStatus,
+    used: Duration,
     process: u32,
 }
 
@@ -202,12 +211,15 @@ fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> R
     if status.is_known() && !profile.summary().counters.contains_key("ticks") {
         status.comments().iter().for_each(|comment| profile.add_comment(comment));
     }
+    profile.add_comment(&format!("{USED}{}", recorded.used.as_nanos()));
     // The preloaded library reads symbol tables only: the rest is done here, when nobody waits for the program any more.
     profile.symbolize();
     write(&profile, arguments, output)?;
     if !arguments.quiet {
         eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(output));
-        advise(&profile.summary(), status.is_of_heap());
+        let summary = profile.summary();
+        advise(&summary, status.is_of_heap());
+        tell_of_the_end(&summary, recorded.used);
         if arguments.top {
             panel::tell(&profile);
         }
@@ -272,6 +284,21 @@ fn advise(summary: &Summary, heap: bool) {
     // A few cut stacks change no picture.
     for module in summary.losses.iter().filter(|module| module.lost * 50 >= samples.max(1)) {
         eprintln!("onstack: {} of {samples} stacks were cut in {module}", module.lost);
+    }
+}
+
+/// A comment of the profile: the CPU time of the program and of the children that it awaited, by the kernel's account.
+pub const USED: &str = "onstack.process cpu_ns=";
+
+/// Of a program whose end the profiler did not see, the profile is the last one that was saved.
+fn tell_of_the_end(summary: &Summary, used: Duration) {
+    let count = |name: &str| summary.counters.get(name).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    let (known, all) = (Duration::from_nanos(count("cpu_ns")).as_secs_f64(), used.as_secs_f64());
+    if count("running") != 0 && known > 0.0 && all - known > 0.1 && all - known > 0.05 * all {
+        eprintln!(
+            "onstack: the profile ends after {known:.2} of {all:.2} s of CPU time: the program ended without its exit handlers, \
+             as Go's os.Exit does, or a signal ended it (children that it awaited are in the second number)"
+        );
     }
 }
 

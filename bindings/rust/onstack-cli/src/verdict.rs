@@ -62,6 +62,15 @@ impl Ticks {
     }
 }
 
+/// What the values of a recording are made to stand for before recordings are compared.
+pub enum Scale {
+    Recorded,
+    /// Shares of each recording.
+    Shares,
+    /// So much in all, in any unit, which is known better than ticks tell it: one for each recording.
+    Totals(Vec<f64>),
+}
+
 /// One recording.
 struct Run {
     total: Sum,
@@ -84,6 +93,12 @@ impl Run {
         run
     }
 
+    fn scale(&mut self, factor: f64) {
+        for sum in self.functions.values_mut().chain([&mut self.total]) {
+            *sum = Sum { value: sum.value * factor, variance: sum.variance * factor * factor };
+        }
+    }
+
     fn of(&self, name: &str) -> Sum {
         self.functions.get(name).copied().unwrap_or_default()
     }
@@ -95,13 +110,16 @@ pub struct Side {
 }
 
 impl Side {
-    /// `normalize`: values are shares of each recording.
-    pub fn new(profiles: &[Profile], cum: bool, normalize: bool) -> Self {
+    pub fn new(profiles: &[Profile], cum: bool, scale: &Scale) -> Self {
         let mut runs: Vec<_> = profiles.iter().map(|profile| Run::new(profile, cum)).collect();
-        for run in runs.iter_mut().filter(|run| normalize && run.total.value > 0.0) {
-            let factor = 1.0 / run.total.value;
-            for sum in run.functions.values_mut().chain([&mut run.total]) {
-                *sum = Sum { value: sum.value * factor, variance: sum.variance * factor * factor };
+        for (index, run) in runs.iter_mut().enumerate().filter(|(_, run)| run.total.value > 0.0) {
+            match scale {
+                Scale::Recorded => {}
+                Scale::Shares => run.scale(1.0 / run.total.value),
+                Scale::Totals(totals) => {
+                    run.scale(totals[index] / run.total.value);
+                    run.total.variance = 0.0;
+                }
             }
         }
         Self { runs }
@@ -137,17 +155,20 @@ pub struct Verdict {
     limit: f64,
     runs: (usize, usize),
     rows: Vec<Row>,
+    /// Before and after.
+    pub totals: (f64, f64),
 }
 
 impl Verdict {
-    /// `limit`: a share of the total from before. `None`: there is no total to speak of.
-    pub fn new(before: &Side, after: &Side, limit: f64, normalize: bool) -> Option<Self> {
+    /// `limit`: a share of the total from before. `whole`: whether that can have grown, as it cannot of shares. `comparisons`:
+    /// that are made in all. `None`: there is no total to speak of.
+    pub fn new(before: &Side, after: &Side, limit: f64, whole: bool, comparisons: usize) -> Option<Self> {
         let (old, new) = (before.mean(|run| run.total), after.mean(|run| run.total));
         if old.value <= 0.0 {
             return None;
         }
         let runs = (before.runs.len(), after.runs.len());
-        let certain = quantile(runs.0 + runs.1 - 2, 1);
+        let certain = quantile(runs.0 + runs.1 - 2, comparisons);
         let row = |name: Option<&str>, old_sum: Sum, new_sum: Sum| Row {
             name: name.map(str::to_owned),
             before: old_sum.value / old.value,
@@ -159,11 +180,10 @@ impl Verdict {
         let each = names
             .into_iter()
             .map(|name| row(Some(name), before.mean(|run| run.of(name)), after.mean(|run| run.of(name))));
-        // The whole of shares is one.
-        let whole = (!normalize).then(|| row(None, old, new));
+        let whole = whole.then(|| row(None, old, new));
         let mut rows: Vec<_> = whole.into_iter().chain(each).filter(|row| row.before.max(row.after) > limit).collect();
         rows.sort_by(|a, b| b.change().total_cmp(&a.change()));
-        Some(Self { limit, runs, rows })
+        Some(Self { limit, runs, rows, totals: (old.value, new.value) })
     }
 
     fn is_grown(&self, row: &Row) -> bool {
@@ -172,6 +192,12 @@ impl Verdict {
 
     pub fn has_grown(&self) -> bool {
         self.rows.iter().any(|row| self.is_grown(row))
+    }
+
+    /// The change of the whole, and what it may be off by.
+    pub fn whole(&self) -> [String; 2] {
+        let whole = self.rows.iter().find(|row| row.name.is_none());
+        whole.map_or([String::new(), String::new()], |row| [signed(row.change()), format!("±{}", percent(row.error))])
     }
 
     pub fn text(&self, markdown: bool) -> String {
@@ -277,10 +303,10 @@ mod tests {
 
     fn alarms(rounds: usize, count: usize, spread: f64, factor: f64, limit: f64) -> usize {
         let mut random = Random(7);
-        let mut side = |factor| Side::new(&recordings(&mut random, count, spread, factor), false, false);
+        let mut side = |factor| Side::new(&recordings(&mut random, count, spread, factor), false, &Scale::Recorded);
         (0..rounds)
             .filter(|_| {
-                Verdict::new(&side(1.0), &side(factor), limit, false).is_some_and(|verdict| verdict.has_grown())
+                Verdict::new(&side(1.0), &side(factor), limit, true, 1).is_some_and(|verdict| verdict.has_grown())
             })
             .count()
     }
@@ -333,8 +359,8 @@ mod tests {
     #[test]
     fn sampled_allocations_stand_for_many_and_are_few() {
         let mut random = Random(11);
-        let mut side = || Side::new(&[heap(&mut random)], false, false);
-        let alarms = (0..200).filter(|_| Verdict::new(&side(), &side(), 0.01, false).unwrap().has_grown()).count();
+        let mut side = || Side::new(&[heap(&mut random)], false, &Scale::Recorded);
+        let alarms = (0..200).filter(|_| Verdict::new(&side(), &side(), 0.01, true, 1).unwrap().has_grown()).count();
         assert!(alarms <= 2, "{alarms} of 200");
     }
 
@@ -349,9 +375,9 @@ mod tests {
 
     #[test]
     fn only_what_is_above_the_limit_fails() {
-        let side = |text: &str| Side::new(&[Profile::from_folded(text).unwrap()], false, false);
+        let side = |text: &str| Side::new(&[Profile::from_folded(text).unwrap()], false, &Scale::Recorded);
         let (before, after) = (side("main;f 10000\nmain;g 90000\n"), side("main;f 15000\nmain;g 90000\n"));
-        let verdict = |limit| Verdict::new(&before, &after, limit, false).unwrap();
+        let verdict = |limit| Verdict::new(&before, &after, limit, true, 1).unwrap();
         assert!(verdict(0.04).has_grown() && !verdict(0.06).has_grown());
         let text = verdict(0.04).text(false);
         assert!(text.starts_with("Verdict: FAILED: 2 grew by more than 4.00%") && text.contains("+5.00%"), "{text}");
@@ -361,6 +387,6 @@ mod tests {
             text.starts_with("**Verdict: ok**") && text.contains("|  | `f` | 10.00% | 15.00% | +5.00% | ±"),
             "{text}"
         );
-        assert!(Verdict::new(&side("main 0\n"), &after, 0.1, false).is_none());
+        assert!(Verdict::new(&side("main 0\n"), &after, 0.1, true, 1).is_none());
     }
 }

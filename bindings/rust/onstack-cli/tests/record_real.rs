@@ -18,6 +18,7 @@ fn burner() -> PathBuf {
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 volatile unsigned sum;
@@ -47,6 +48,12 @@ int main(int count, char **words) {
   if (!strcmp(how, "long")) {
     const time_t end = time(NULL) + 3;
     while (time(NULL) < end) hot();
+  }
+  if (!strcmp(how, "unseen")) {
+    work(NULL);
+    clock_t end = clock() + CLOCKS_PER_SEC * 7 / 10;
+    while (clock() < end) hot();
+    syscall(SYS_exit_group, 3);
   }
   if (!strcmp(how, "_exit")) _exit(3);
   if (!strcmp(how, "abort")) abort();
@@ -104,6 +111,24 @@ fn programs_are_recorded_however_they_end() {
         assert!(String::from_utf8_lossy(&bytes).contains("burner.c"), "{how}: no source files");
         assert!(said.contains(" ticks, ") && said.contains("wrote "), "{how}: {said}");
     }
+}
+
+/// As Go programs end. What was saved is there, and what is missing is said.
+#[test]
+fn the_end_that_is_not_seen_is_said_to_be_missing() {
+    let Some(library) = library() else { return };
+    let (output, burner) = (place("unseen.pb.gz"), burner());
+    let run = record(&library, &output, &[burner.to_str().unwrap(), "unseen"]);
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert_eq!(run.status.code(), Some(3), "{said}");
+    let profile = read(&output);
+    let used = profile.comments().find_map(|comment| comment.strip_prefix("onstack.process cpu_ns="));
+    let used: f64 = used.expect("the kernel's account").parse().unwrap();
+    let missing = 1.0 - profile.top().total as f64 / used;
+    let line = said.lines().find(|line| line.starts_with("onstack: the profile ends after "));
+    assert!((1.1e9..1.6e9).contains(&used) && (missing < 0.05) == line.is_none(), "{used} {missing}: {said}");
+    let whole = record(&library, &output, &[burner.to_str().unwrap(), "return"]);
+    assert!(!String::from_utf8(whole.stderr).unwrap().contains("ends after"));
 }
 
 #[test]
