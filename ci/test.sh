@@ -58,6 +58,14 @@ warm() {
     cd bindings/rust && nice -n 19 cargo test --locked --workspace --no-run) >"$BUILD/warm.log" 2>&1
 }
 
+# For the suite that wants the same and would wait for it, as it is the last in the queue for a processor. What is compiled stays.
+stop_warming() {
+  [ -n "$warming" ] || return 0
+  kill -- -"$warming" 2>/dev/null
+  wait "$warming" 2>/dev/null
+  warming=
+}
+
 # What a part of the tests is, in the words of each runner: by_part WORDS-OF-QUICK WORDS-OF-REST.
 by_part() {
   case $part in quick) printf '%s' "$1" ;; rest) printf '%s' "$2" ;; esac
@@ -140,6 +148,7 @@ test_workspace() { # = or !=, more for cargo
 # Those of onstack-http mostly wait: they run beside the others.
 run_rust_workspace() {
   local waiting status=0
+  stop_warming
   (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace --no-run) || return
   test_workspace = --tests >"$BUILD/rust-http.log" 2>&1 &
   waiting=$!
@@ -300,8 +309,11 @@ mkdir -p "$BUILD"
 again=()
 warming= lane=
 if [ "$part" = quick ] || [ $# -eq 0 ]; then
+  set -m # in a process group of its own
   warm &
   warming=$!
+  set +m
+  trap 'stop_warming' EXIT
 fi
 for suite in $suites; do
   step "$suite"
@@ -324,7 +336,6 @@ for suite in $suites; do
   "run_$suite"
 done
 
-[ -z "$warming" ] || wait "$warming"
 step "done"
 [ ${#again[@]} -eq 0 ] || echo "run again: ${again[*]}"
 if [ ${#failed[@]} -gt 0 ]; then
