@@ -10,10 +10,15 @@ use onstack::Profile;
 
 mod beside;
 mod command;
+mod drawn;
 mod message;
+#[allow(dead_code)] // Links to the command's files, as these two have more below them.
+mod timeline;
+mod view;
 
 pub use beside::beside;
 pub use command::{diff, program, status};
+pub use drawn::drawn;
 
 // Of the command line, under the names that its files call each other by.
 #[path = "../../onstack-cli/src/diff_graph.rs"]

@@ -115,6 +115,11 @@ fn diff() {
     replay("diff", onstack_fuzz::diff, 1000);
 }
 
+#[test]
+fn drawn() {
+    replay("drawn", onstack_fuzz::drawn, 2000);
+}
+
 /// Stacks are as deep as a file says: what is made of them must not need stack for each frame.
 #[test]
 fn a_stack_of_a_million_frames() {

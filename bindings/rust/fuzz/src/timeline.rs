@@ -1,0 +1,1 @@
+../../onstack-cli/src/timeline.rs
