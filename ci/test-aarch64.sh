@@ -145,7 +145,7 @@ run_core_tests() { # directory, compiler, flags, how to run it, tests, those tha
   read -ra runner <<<"$4"
   for name in $5; do programs+=("$out/tests/core/test_$name"); done
   if ! make --no-print-directory -s -j2 -f tests/core/Makefile BUILD="$out" CC="$2" CRITERION=tests/aarch64/criterion/run.c \
-    CFLAGS="-O2 -g -Wall -Wextra -Wno-sign-compare -I tests/aarch64 $3" "${programs[@]}" >"$build/core.log" 2>&1; then
+    CFLAGS="-O2 -g -Wall -Wextra -Wno-sign-compare -DT_DEADLINE=240u -I tests/aarch64 $3" "${programs[@]}" >"$build/core.log" 2>&1; then
     cat "$build/core.log"
     echo "not ok ${out##*/}: the core's tests do not build (above)" | tee -a "$log"
     return

@@ -58,7 +58,7 @@ warm() {
     cd bindings/rust && nice -n 19 cargo test --locked --workspace --no-run) >"$BUILD/warm.log" 2>&1
 }
 
-# For the suite that wants the same and would wait for it, as it is the last in the queue for a processor. What is compiled stays.
+# For the suites that want the same and would wait for it, as it is the last in the queue for a processor. What is compiled stays.
 stop_warming() {
   [ -n "$warming" ] || return 0
   kill -- -"$warming" 2>/dev/null
@@ -220,6 +220,7 @@ run_matrix() {
 }
 
 run_coexist() {
+  stop_warming # it may be about to make the same copy
   # shellcheck disable=SC2046
   timeout -k 5 900 tests/coexist/run.sh $(by_part "plugin itimer late-go copies" "gperftools pprof cycles naive notify preload rust-stacks") || failed+=("coexist")
 }
