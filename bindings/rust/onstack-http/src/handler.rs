@@ -95,11 +95,16 @@ impl Handler {
     }
 
     fn asked(&self, method: &Method, query: &str) -> Result<Asked, Refusal> {
-        if method != Method::GET {
-            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "onstack: use GET"));
-        }
+        check_method(method)?;
         Asked::parse(query, &self.options).map_err(|text| Refusal::new(StatusCode::BAD_REQUEST, text))
     }
+}
+
+pub(crate) fn check_method(method: &Method) -> Result<(), Refusal> {
+    if method == Method::GET {
+        return Ok(());
+    }
+    Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "onstack: use GET"))
 }
 
 /// What services answer with.
@@ -112,10 +117,19 @@ async fn serve(options: &HandlerOptions, asked: Asked) -> Result<Response<Body>,
         return Err(Refusal::of_crowd(options.max_concurrent));
     };
     let builder = asked.apply(options);
+    let bytes = make(seat, move |gone| profile(builder, duration, gone)).await?;
+    Ok(respond(bytes, "application/octet-stream", Some("attachment; filename=\"profile.pb.gz\"")))
+}
+
+/// What a thread of its own makes of a request; nothing where nobody waits for it any more, which `gone` tells.
+pub(crate) async fn make(
+    seat: Seat,
+    work: impl FnOnce(&Receiver<Infallible>) -> Option<onstack::Result<Vec<u8>>> + Send + 'static,
+) -> Result<Bytes, Refusal> {
     let (sender, receiver) = oneshot::channel();
-    // Dropped with this future, which tells the thread that nobody waits any more.
+    // Dropped with this future.
     let (_here, gone) = mpsc::channel();
-    let work = move || match profile(builder, duration, &gone) {
+    let work = move || match work(&gone) {
         None => {}
         Some(Ok(bytes)) => drop(sender.send(Ok(Bytes::from_owner(Held { bytes, _seat: seat })))),
         Some(Err(error)) => {
@@ -125,7 +139,7 @@ async fn serve(options: &HandlerOptions, asked: Asked) -> Result<Response<Body>,
     };
     thread::Builder::new().name("onstack-http".into()).spawn(work).map_err(|error| Refusal::of_threads(&error))?;
     match receiver.await {
-        Ok(Ok(bytes)) => Ok(respond(bytes)),
+        Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) => Err(Refusal::of(&error)),
         Err(_) => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "onstack: taking the profile failed by a panic")),
     }
@@ -168,25 +182,27 @@ fn profile(
     Some(write())
 }
 
-fn respond(bytes: Bytes) -> Response<Body> {
+pub(crate) fn respond(bytes: Bytes, kind: &'static str, disposition: Option<&'static str>) -> Response<Body> {
     let length = bytes.len();
     let mut response = Response::new(Full::new(bytes));
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"profile.pb.gz\""));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(disposition) = disposition {
+        headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(disposition));
+    }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CONTENT_LENGTH, length.into());
     response
 }
 
 /// An answer that is a text.
-struct Refusal {
+pub(crate) struct Refusal {
     status: StatusCode,
     text: String,
 }
 
 impl Refusal {
-    fn new(status: StatusCode, text: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
     }
 
@@ -212,7 +228,7 @@ impl Refusal {
         Self::new(status, format!("onstack: {error}"))
     }
 
-    fn respond(self) -> Response<Body> {
+    pub(crate) fn respond(self) -> Response<Body> {
         let mut response = Response::new(Full::from(self.text + "\n"));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();

@@ -22,6 +22,8 @@ mod router;
 mod seats;
 #[cfg(feature = "hyper")]
 mod service;
+#[cfg(feature = "handler")]
+mod threads;
 
 pub use error::Error;
 #[cfg(feature = "handler")]
@@ -30,3 +32,5 @@ pub use handler::{Answer, Body, Handler, PATHS};
 pub use options::HandlerOptions;
 #[cfg(feature = "push")]
 pub use push::{PushEvent, PushOptions, PushOutcome, PushProtocol, PushStats, Pusher};
+#[cfg(feature = "handler")]
+pub use threads::{Threads, THREADS_PATH};

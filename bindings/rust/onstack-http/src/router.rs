@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 
 use crate::handler::{Body, Handler, Served, PATHS};
+use crate::threads::{Threads, THREADS_PATH};
 
 impl<B> tower_service::Service<Request<B>> for Handler {
     type Response = Response<Body>;
@@ -22,9 +23,24 @@ impl<B> tower_service::Service<Request<B>> for Handler {
     }
 }
 
+impl<B> tower_service::Service<Request<B>> for Threads {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Served;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.serve(&request)
+    }
+}
+
 impl Handler {
-    /// Routes for [`PATHS`]: `app.merge(Handler::new().router())`.
+    /// Routes for [`PATHS`], and for [`Threads`] at [`THREADS_PATH`]: `app.merge(Handler::new().router())`.
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> axum::Router<S> {
-        PATHS.iter().fold(axum::Router::new(), |router, path| router.route_service(path, self.clone()))
+        let router = axum::Router::new().route_service(THREADS_PATH, Threads);
+        PATHS.iter().fold(router, |router, path| router.route_service(path, self.clone()))
     }
 }

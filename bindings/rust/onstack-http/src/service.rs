@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handler as a service of hyper, for a connection or a port of its own.
+//! The handlers as services of hyper, for a connection or a port of its own.
 
 use std::convert::Infallible;
 
 use http::{Request, Response};
 
 use crate::handler::{Body, Handler, Served};
+use crate::threads::Threads;
 
 impl<B> hyper::service::Service<Request<B>> for Handler {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Served;
+
+    fn call(&self, request: Request<B>) -> Self::Future {
+        self.serve(&request)
+    }
+}
+
+impl<B> hyper::service::Service<Request<B>> for Threads {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Served;

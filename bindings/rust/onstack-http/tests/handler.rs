@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{eventually, threads};
 use onstack::{Profile, ProfilerGuard};
-use onstack_http::{Error, Handler, HandlerOptions, PATHS};
+use onstack_http::{Error, Handler, HandlerOptions, PATHS, THREADS_PATH};
 use service::{alone, ask, get, read, serve, serve_axum, Burning};
 
 fn period(profile: &Profile) -> Duration {
@@ -47,6 +47,26 @@ fn a_profile_shows_the_work() {
     let address = serve_axum(&handler);
     assert_eq!(get(address, "/work").text(), "done");
     assert_eq!(get(address, "/debug/pprof/heap").status(), 404);
+    eventually("threads are left", || threads("onstack") == 0);
+}
+
+#[test]
+fn all_threads_say_what_they_do() {
+    let _alone = alone();
+    let _burning = Burning::begin();
+    let waits = thread::Builder::new().name("naps".into()).spawn(|| thread::sleep(Duration::from_secs(2))).unwrap();
+    let address = serve_axum(&Handler::new());
+    let text = get(address, &format!("{THREADS_PATH}?debug=1"));
+    assert_eq!((text.status(), text.header("content-type")), (200, Some("text/plain; charset=utf-8")), "{}", text.head);
+    for part in ["naps", "clock_nanosleep", "burn_of_the_test"] {
+        assert!(text.text().contains(part), "{part} is not in\n{}", text.text());
+    }
+    let answer = get(address, THREADS_PATH);
+    assert_eq!(answer.header("content-disposition"), Some("attachment; filename=\"threads.pb.gz\""), "{}", answer.head);
+    let profile = Profile::read(&answer.body[..]).unwrap();
+    assert!(profile.stacks().iter().any(|(stack, _)| stack.iter().any(|name| name.ends_with("burn_of_the_test"))));
+    assert_eq!(read(ask(address, "POST", THREADS_PATH)).status(), 405);
+    waits.join().unwrap();
     eventually("threads are left", || threads("onstack") == 0);
 }
 
