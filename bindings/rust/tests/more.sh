@@ -61,7 +61,7 @@ criterion_by_command() {
   rm -rf "$crate/benchmarks"
   (cd "$crate" && ONSTACK_PRELOAD=$root/build/lib/libonstack-preload.so timeout -k 5 300 "$CARGO_TARGET_DIR/debug/onstack" \
     bench --runs 2 cargo --bench mixing) >"$crate/log" 2>&1 || { fail "onstack bench"; tail -5 "$crate/log"; return; }
-  "$CARGO_TARGET_DIR/debug/onstack" top "$crate/benchmarks/mixing__Mixing.2.pb.gz" | grep -q ' 100.00%.*mixed\|[6-9][0-9]\.[0-9]*%.*mixed' ||
+  "$CARGO_TARGET_DIR/debug/onstack" top "$crate/benchmarks/criterion-0_8_mixing__Mixing.2.pb.gz" | grep -q ' 100.00%.*mixed\|[6-9][0-9]\.[0-9]*%.*mixed' ||
     { fail "onstack bench: its profile does not know what was measured"; return; }
   "$CARGO_TARGET_DIR/debug/onstack" diff --fail-above 3% "$crate/benchmarks" "$crate/benchmarks" | grep -q 'Verdict: ok: 0 of 1 ' ||
     { fail "onstack bench: a benchmark differs from itself"; return; }

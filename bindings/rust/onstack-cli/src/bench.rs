@@ -6,6 +6,7 @@ pub mod compare;
 mod go;
 pub mod measured;
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -55,6 +56,8 @@ enum Tool {
 struct Benchmark {
     /// Of no other in the same directory of profiles.
     name: String,
+    /// What its profiles' names begin with.
+    file: String,
     program: PathBuf,
     arguments: Vec<OsString>,
     directory: PathBuf,
@@ -80,6 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if benchmarks.is_empty() {
         return Err(Failure::of_arguments("there is no such benchmark"));
     }
+    name_files(&mut benchmarks);
     for run in 1..=arguments.runs {
         for benchmark in &benchmarks {
             let measured = record(benchmark, arguments, run)?;
@@ -102,13 +106,14 @@ fn prepare(directory: &Path) -> Result<(), Failure> {
 }
 
 fn record(benchmark: &Benchmark, arguments: &Arguments, run: u32) -> Result<Measured, Failure> {
-    let path = arguments.output.join(format!("{}.{run}.pb.gz", file_name(&benchmark.name)));
+    let path = arguments.output.join(format!("{}.{run}.pb.gz", benchmark.file));
     let own = env::current_exe().map_err(|error| Failure::new(&benchmark.program, error))?;
     let mut command = Command::new(own);
     command.args(["record", "--quiet", "--frequency", &arguments.frequency.to_string(), "--output"]);
     command.arg(std::path::absolute(&path).map_err(|error| Failure::new(&path, error))?);
     if let Some(library) = &arguments.preload {
-        command.arg("--preload").arg(library);
+        let library = std::path::absolute(library).map_err(|error| Failure::new(library, error))?;
+        command.arg("--preload").arg(library).env_remove("ONSTACK_PRELOAD");
     }
     command.arg("--").arg(&benchmark.program).args(&benchmark.arguments).current_dir(&benchmark.directory);
     let text = text_of(&benchmark.program, &mut command)?;
@@ -138,7 +143,36 @@ fn text_of(program: &Path, command: &mut Command) -> Result<String, Failure> {
     Err(Failure::new(program, format!("failed: {status}")))
 }
 
-/// Letters, digits and what no shell or file system minds.
-fn file_name(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect()
+/// Letters, digits and what no shell or file system minds; a number where two are alike then.
+fn name_files(benchmarks: &mut [Benchmark]) {
+    let mut known = HashMap::<String, u32>::new();
+    for benchmark in benchmarks {
+        let of = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+        benchmark.file = benchmark.name.chars().map(of).collect();
+        let met = known.entry(benchmark.file.clone()).or_default();
+        *met += 1;
+        if *met > 1 {
+            benchmark.file += &format!("-{met}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_names_of_their_own() {
+        let one = |name: &str| Benchmark {
+            name: name.into(),
+            file: String::new(),
+            program: PathBuf::new(),
+            arguments: Vec::new(),
+            directory: PathBuf::new(),
+            cost: Cost::Operations(1),
+        };
+        let mut benchmarks = ["a/b", "a b", "../c"].map(one);
+        name_files(&mut benchmarks);
+        assert_eq!(benchmarks.map(|benchmark| benchmark.file), ["a_b", "a_b-2", ".._c"]);
+    }
 }

@@ -36,9 +36,9 @@ pub fn find(arguments: &Arguments, seconds: u32) -> Result<Vec<Benchmark>, Failu
             if !is_of_libtest(&list) {
                 arguments.extend(criterion(seconds));
             }
-            let name = format!("{target}::{name}");
             benchmarks.push(Benchmark {
-                name,
+                name: format!("{target}::{name}"),
+                file: String::new(),
                 program: program.clone(),
                 arguments,
                 directory: directory.clone(),
@@ -69,13 +69,26 @@ fn criterion(seconds: u32) -> Vec<OsString> {
     .to_vec()
 }
 
-/// The target, the program and its package's directory, of a message that tells of a program.
+/// The target behind its package, the program and its package's directory, of a message that tells of a program.
 fn program(message: &str) -> Option<(String, PathBuf, PathBuf)> {
     let message: Value = serde_json::from_str(message).ok()?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let (target, program) = (text(&message["target"]["name"])?, text(&message["executable"])?);
     let manifest = PathBuf::from(text(&message["manifest_path"])?);
-    Some((target, program.into(), manifest.parent()?.into()))
+    let package = package(message["package_id"].as_str()?);
+    Some((format!("{package}/{target}"), program.into(), manifest.parent()?.into()))
+}
+
+/// The name in "path+file:///there/name#0.1.0", "...#name@0.1.0", or, of older cargos, "name 0.1.0 (path+file:///there)".
+fn package(id: &str) -> &str {
+    if let Some((name, _)) = id.split_once(' ') {
+        return name;
+    }
+    let (place, name) = id.rsplit_once('#').unwrap_or((id, ""));
+    match name.split_once('@') {
+        Some((name, _)) => name,
+        None => place.rsplit('/').next().unwrap_or(place),
+    }
 }
 
 /// Its lists end with their length: "0 tests, 2 benchmarks". Criterion's do not, and it has no help where its features are few.
@@ -114,6 +127,9 @@ mod tests {
         assert!((read(criterion).unwrap() - 1234.5).abs() < 1e-9);
         assert_eq!(read("test parse ... bench:       1,234.50 ns/iter (+/- 3.00)\n"), Some(1234.5));
         assert_eq!(read("running 0 tests\n"), None);
+        let ids =
+            ["path+file:///there/one#0.1.0", "path+file:///there/x#two@0.1.0", "three 0.1.0 (path+file:///there)"];
+        assert_eq!(ids.map(package), ["one", "two", "three"]);
         assert_eq!(name("parse/small: benchmark"), Some("parse/small"));
         assert_eq!(name("parse::works: test"), None);
         assert!(is_of_libtest("parse: benchmark\n\n0 tests, 1 benchmark\n") && !is_of_libtest("parse: benchmark\n\n"));

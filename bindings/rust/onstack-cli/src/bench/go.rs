@@ -57,6 +57,7 @@ fn add(
     for (name, count) in results(&text) {
         benchmarks.push(Benchmark {
             name: format!("{package}.{name}"),
+            file: String::new(),
             program: program.clone(),
             arguments: vec![
                 "-test.run=^$".into(),
