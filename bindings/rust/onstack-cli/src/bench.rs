@@ -116,7 +116,7 @@ fn record(benchmark: &Benchmark, arguments: &Arguments, run: u32) -> Result<Meas
         command.arg("--preload").arg(library).env_remove("ONSTACK_PRELOAD");
     }
     command.arg("--").arg(&benchmark.program).args(&benchmark.arguments).current_dir(&benchmark.directory);
-    let text = text_of(&benchmark.program, &mut command)?;
+    let text = checked(&benchmark.program, &mut command)?;
     let mut profile = input::read(&path)?;
     let cost = match benchmark.cost {
         Cost::Operations(count) => measured::cpu_ns(&profile).map(|ns| ns / count as f64),
@@ -131,15 +131,20 @@ fn record(benchmark: &Benchmark, arguments: &Arguments, run: u32) -> Result<Meas
     Ok(measured)
 }
 
-/// What a program wrote that ended well. Its errors are a person's to see.
+/// What a tool wrote that ended well. Its errors are a person's to see at once.
 fn text_of(program: &Path, command: &mut Command) -> Result<String, Failure> {
+    checked(program, command.stderr(Stdio::inherit()))
+}
+
+/// What a program wrote that ended well; all that it said where it did not.
+fn checked(program: &Path, command: &mut Command) -> Result<String, Failure> {
     let cannot = |error| Failure::of_program(program, 127, format!("cannot be run: {error}"));
-    let Output { status, stdout, .. } = command.stderr(Stdio::inherit()).output().map_err(cannot)?;
+    let Output { status, stdout, stderr } = command.output().map_err(cannot)?;
     let text = String::from_utf8_lossy(&stdout).into_owned();
     if status.success() {
         return Ok(text);
     }
-    eprint!("{text}");
+    eprint!("{text}{}", String::from_utf8_lossy(&stderr));
     Err(Failure::new(program, format!("failed: {status}")))
 }
 
