@@ -121,6 +121,7 @@ stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chrom
 	@tests/preload/hosts.py --heap
 	@tests/preload/hosts.py --wall
 	@tests/hosts/run.sh
+	@tests/waiting/hosts.sh
 
 .PHONY: bench
 bench: deps lib ## onstack beside its neighbours: a table and build/bench.json
