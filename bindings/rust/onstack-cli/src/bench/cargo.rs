@@ -69,9 +69,11 @@ fn criterion(seconds: u32) -> Vec<OsString> {
     .to_vec()
 }
 
-/// The target behind its package, the program and its package's directory, of a message that tells of a program.
+/// The target behind its package, the program and its package's directory, of a message that tells of benchmarks. A crate's own
+/// programs are built as well, and are not to be run.
 fn program(message: &str) -> Option<(String, PathBuf, PathBuf)> {
     let message: Value = serde_json::from_str(message).ok()?;
+    message["profile"]["test"].as_bool().filter(|is_benchmark| *is_benchmark)?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let (target, program) = (text(&message["target"]["name"])?, text(&message["executable"])?);
     let manifest = PathBuf::from(text(&message["manifest_path"])?);
@@ -130,6 +132,14 @@ mod tests {
         let ids =
             ["path+file:///there/one#0.1.0", "path+file:///there/x#two@0.1.0", "three 0.1.0 (path+file:///there)"];
         assert_eq!(ids.map(package), ["one", "two", "three"]);
+        let message = |test: bool| {
+            format!(
+                r#"{{"package_id":"path+file:///there/one#0.1.0","manifest_path":"/there/one/Cargo.toml","target":{{"name":"speed"}},
+                "profile":{{"test":{test}}},"executable":"/there/speed"}}"#
+            )
+        };
+        assert_eq!(program(&message(true)), Some(("one/speed".into(), "/there/speed".into(), "/there/one".into())));
+        assert_eq!(program(&message(false)), None);
         assert_eq!(name("parse/small: benchmark"), Some("parse/small"));
         assert_eq!(name("parse::works: test"), None);
         assert!(is_of_libtest("parse: benchmark\n\n0 tests, 1 benchmark\n") && !is_of_libtest("parse: benchmark\n\n"));
