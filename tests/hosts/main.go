@@ -7,6 +7,8 @@
 //	hosts wazero   WebAssembly that wazero compiles, without cgo
 //	hosts duckdb   a large C++ library; ours alone, for its first second
 //
+// With a second word the profilers are others, and nothing is said of profiles: "go" alone, "onstack" alone, or "none".
+//
 // ONSTACK_JUDGE is the program of bindings/go/internal/checker.
 package main
 
@@ -14,6 +16,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime/pprof"
@@ -85,6 +88,27 @@ func both(one host) (string, error) {
 		return "", errors.New("Go's profiler has no sample")
 	}
 	return fmt.Sprintf("%s; %s; of Go's profiler %d", did, mine, theirs.all), nil
+}
+
+// with has the named profilers on, for what the host itself makes of them.
+func with(one host, profilers string) (string, error) {
+	if profilers == "go" {
+		if err := pprof.StartCPUProfile(io.Discard); err != nil {
+			return "", err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	if profilers == "onstack" {
+		if err := onstack.StartCPUProfile(io.Discard, onstack.WithRate(100)); err != nil {
+			return "", err
+		}
+		defer func() { _ = onstack.StopCPUProfile() }()
+	}
+	until := time.Now().Add(seconds * time.Second)
+	var busy sync.WaitGroup
+	busy.Go(func() { burn(until) })
+	defer busy.Wait()
+	return one.run(until)
 }
 
 // The work is under way before the profile: its first samples meet everything that is sampled for the first time.
@@ -171,16 +195,19 @@ func read(written []byte, frame string) (counts, error) {
 
 func main() {
 	one, known := host{}, false
-	if len(os.Args) == 2 {
+	if len(os.Args) == 2 || len(os.Args) == 3 {
 		one, known = hosts[os.Args[1]]
 	}
 	if !known {
-		fmt.Fprintln(os.Stderr, "usage: hosts kafka | wazero | duckdb")
+		fmt.Fprintln(os.Stderr, "usage: hosts kafka | wazero | duckdb [go | onstack | none]")
 		os.Exit(2)
 	}
 	run := both
 	if one.first {
 		run = first
+	}
+	if len(os.Args) == 3 {
+		run = func(one host) (string, error) { return with(one, os.Args[2]) }
 	}
 	did, err := run(one)
 	if err != nil {

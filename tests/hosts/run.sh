@@ -4,7 +4,8 @@
 #
 # The mock cluster of librdkafka ends at the first EINTR of its poll. The signals by which Go preempts goroutines make some of
 # Go's own ticks into one (docs/SIGNALS.md), so it runs without them; and a tick that comes while a thread enters poll is one with
-# any profiler that sends signals, so it has a second try. How it fares as users have it is told, and not judged.
+# any profiler that sends signals, so it has a second try. How it fares as users have it is told beside Go's profiler alone and
+# ours alone, and not judged.
 set -uo pipefail
 cd "$(dirname "$0")"
 out=$(cd ../.. && mkdir -p "${BUILD:-build}/tests" && cd "${BUILD:-build}/tests" && pwd)/hosts
@@ -27,11 +28,16 @@ try() { # name, tries
 }
 
 tell() { # name, runs
-  local held=0
-  for _ in $(seq "$2"); do
-    if timeout -k 5 90 "$out" "$1" >"$out.log" 2>&1; then held=$((held + 1)); fi
+  local held profilers text=
+  for profilers in "" go onstack; do
+    held=0
+    for _ in $(seq "$2"); do
+      # shellcheck disable=SC2086
+      if timeout -k 5 90 "$out" "$1" $profilers >"$out.log" 2>&1; then held=$((held + 1)); fi
+    done
+    text+=", with ${profilers:-both} in $held of $2 runs"
   done
-  echo "hosts: $1 with Go's preemption by signals: held in $held of $2 runs (not judged)"
+  echo "hosts: $1 with Go's preemption by signals held${text#,} (not judged)"
 }
 
 GODEBUG=asyncpreemptoff=1 try kafka 2
