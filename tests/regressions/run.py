@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """How often `onstack diff --fail-above` finds a slowdown of 3, 5 and 10 % that was put into a Go benchmark, and how often it
-accuses the same program. By real recordings of `onstack bench`, of which sides of five are drawn at random.
+accuses the same program. By real recordings of `onstack bench` of three seconds, of which sides of ten are drawn at random.
 
-Usage: tests/regressions/run.py [RECORDINGS]     of each program (20, two minutes and a half; of the unchanged one twice as many)
+Usage: tests/regressions/run.py [RECORDINGS]     of each program (20, six minutes; of the unchanged one twice as many)
 Not part of `make test`: what is found depends on how quiet the machine is.
 """
 import os
@@ -17,8 +17,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(os.environ.get("ONSTACK", ROOT / "build/rust/debug/onstack"))
 PRELOAD = ROOT / "build/lib/libonstack-preload.so"
-SIDE = 5
+SIDE = 10
 DRAWS = 200
+SECONDS = 3
 LIMIT = 1.5  # percent: half of the smallest slowdown
 
 CODE = """package work
@@ -47,7 +48,7 @@ func BenchmarkPage(b *testing.B) {
 def record(place, name, recordings, slower):
     """The profiles of a program, in the order in which they were taken."""
     environment = dict(os.environ, SLOWER=str(slower), ONSTACK_PRELOAD=str(PRELOAD))
-    subprocess.run([COMMAND, "bench", "-o", name, "--runs", str(recordings), "go"], cwd=place, env=environment, check=True,
+    subprocess.run([COMMAND, "bench", "-o", name, "--runs", str(recordings), "--seconds", str(SECONDS), "go"], cwd=place, env=environment, check=True,
                    stderr=subprocess.DEVNULL)
     return sorted((place / name).iterdir())
 
