@@ -25,7 +25,8 @@ pub struct Arguments {
     /// Where the profiles go: a directory that is not there yet, or is empty
     #[arg(short, long, value_name = "DIRECTORY", default_value = "benchmarks")]
     output: PathBuf,
-    /// Recordings of each benchmark; all of them are run once, and again, so that what the machine does meanwhile meets all
+    /// Recordings of each benchmark; all of them are run once, and again, so that what the machine does meanwhile meets all. Ten
+    /// of three seconds a side show 5 % mostly, on a machine that others use too
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Seconds of each recording, as go's -benchtime and criterion's measurement time
