@@ -267,9 +267,14 @@ fn finish_all(
     Ok(())
 }
 
+/// A counter of the profile; 0 where it has none.
+fn counted(summary: &Summary, name: &str) -> u64 {
+    summary.counters.get(name).and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 /// What a person should know at once about the profile: that it is empty, or which library cut many of its stacks.
 fn advise(summary: &Summary, heap: bool) {
-    let count = |name: &str| summary.counters.get(name).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    let count = |name| counted(summary, name);
     let lost = ["ticks", "blocked", "dropped_no_stack"].map(count).into_iter().max().unwrap_or(0);
     if summary.total == 0 && !heap && lost > 0 {
         // The preload has said why, where it is worth a line.
@@ -292,7 +297,7 @@ pub const USED: &str = "onstack.process cpu_ns=";
 
 /// Of a program whose end the profiler did not see, the profile is the last one that was saved.
 fn tell_of_the_end(summary: &Summary, used: Duration) {
-    let count = |name: &str| summary.counters.get(name).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    let count = |name| counted(summary, name);
     let (known, all) = (Duration::from_nanos(count("cpu_ns")).as_secs_f64(), used.as_secs_f64());
     if count("running") != 0 && known > 0.0 && all - known > 0.1 && all - known > 0.05 * all {
         eprintln!(

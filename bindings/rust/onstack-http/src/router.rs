@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handler as a service of tower, and as routes of axum.
+//! The handlers as services of tower, and as routes of axum.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -9,33 +9,25 @@ use http::{Request, Response};
 use crate::handler::{Body, Handler, Served, PATHS};
 use crate::threads::{Threads, THREADS_PATH};
 
-impl<B> tower_service::Service<Request<B>> for Handler {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Served;
+macro_rules! service {
+    ($($handler:ty),*) => {$(
+        impl<B> tower_service::Service<Request<B>> for $handler {
+            type Response = Response<Body>;
+            type Error = Infallible;
+            type Future = Served;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
+            fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+                Poll::Ready(Ok(()))
+            }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        self.serve(&request)
-    }
+            fn call(&mut self, request: Request<B>) -> Self::Future {
+                self.serve(&request)
+            }
+        }
+    )*};
 }
 
-impl<B> tower_service::Service<Request<B>> for Threads {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Served;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        self.serve(&request)
-    }
-}
+service!(Handler, Threads);
 
 impl Handler {
     /// Routes for [`PATHS`], and for [`Threads`] at [`THREADS_PATH`]: `app.merge(Handler::new().router())`.

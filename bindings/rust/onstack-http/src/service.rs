@@ -8,22 +8,18 @@ use http::{Request, Response};
 use crate::handler::{Body, Handler, Served};
 use crate::threads::Threads;
 
-impl<B> hyper::service::Service<Request<B>> for Handler {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Served;
+macro_rules! service {
+    ($($handler:ty),*) => {$(
+        impl<B> hyper::service::Service<Request<B>> for $handler {
+            type Response = Response<Body>;
+            type Error = Infallible;
+            type Future = Served;
 
-    fn call(&self, request: Request<B>) -> Self::Future {
-        self.serve(&request)
-    }
+            fn call(&self, request: Request<B>) -> Self::Future {
+                self.serve(&request)
+            }
+        }
+    )*};
 }
 
-impl<B> hyper::service::Service<Request<B>> for Threads {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Served;
-
-    fn call(&self, request: Request<B>) -> Self::Future {
-        self.serve(&request)
-    }
-}
+service!(Handler, Threads);
