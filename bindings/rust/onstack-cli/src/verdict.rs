@@ -72,6 +72,7 @@ pub enum Scale {
 }
 
 /// One recording.
+#[derive(Clone)]
 struct Run {
     total: Sum,
     functions: BTreeMap<String, Sum>,
@@ -105,14 +106,19 @@ impl Run {
 }
 
 /// The recordings of one side.
+#[derive(Clone)]
 pub struct Side {
     runs: Vec<Run>,
 }
 
 impl Side {
     pub fn new(profiles: &[Profile], cum: bool, scale: &Scale) -> Self {
-        let mut runs: Vec<_> = profiles.iter().map(|profile| Run::new(profile, cum)).collect();
-        for (index, run) in runs.iter_mut().enumerate().filter(|(_, run)| run.total.value > 0.0) {
+        Self { runs: profiles.iter().map(|profile| Run::new(profile, cum)).collect() }.scaled(scale)
+    }
+
+    /// Of values as they were recorded.
+    pub fn scaled(mut self, scale: &Scale) -> Self {
+        for (index, run) in self.runs.iter_mut().enumerate().filter(|(_, run)| run.total.value > 0.0) {
             match scale {
                 Scale::Recorded => {}
                 Scale::Shares => run.scale(1.0 / run.total.value),
@@ -122,7 +128,7 @@ impl Side {
                 }
             }
         }
-        Self { runs }
+        self
     }
 
     /// The mean, and its variance: by the ticks, or by how the recordings differ, whichever is more.

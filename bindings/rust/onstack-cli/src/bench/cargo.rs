@@ -99,9 +99,9 @@ fn is_of_libtest(list: &str) -> bool {
         .any(|line| line.contains(" tests, ") && (line.ends_with(" benchmarks") || line.ends_with(" benchmark")))
 }
 
-/// Both harnesses list "NAME: benchmark"; criterion "NAME: bench".
+/// Both harnesses list "NAME: benchmark".
 fn name(line: &str) -> Option<&str> {
-    line.strip_suffix(": benchmark").or_else(|| line.strip_suffix(": bench"))
+    line.strip_suffix(": benchmark")
 }
 
 /// Criterion's "time:   [low unit middle unit high unit]", or "bench:   1,234.5 ns/iter (+/- 6)".

@@ -50,12 +50,15 @@ struct Compared<'a> {
 impl<'a> Compared<'a> {
     /// `comparisons`: of benchmarks in all. `None`: there is nothing in one of them.
     fn new(name: &'a str, [old, new]: [&Recordings; 2], limit: f64, cum: bool, comparisons: usize) -> Option<Self> {
-        let side = |one: &Recordings, scale| Side::new(&one.profiles, cum, &scale);
-        let cost = |one: &Recordings| side(one, Scale::Totals(one.costs.clone()));
+        let sides = [old, new].map(|one| Side::new(&one.profiles, cum, &Scale::Recorded));
+        let [old_shares, new_shares] = sides.clone().map(|side| side.scaled(&Scale::Shares));
+        let [old_side, new_side] = sides;
+        let old_cost = old_side.scaled(&Scale::Totals(old.costs.clone()));
+        let new_cost = new_side.scaled(&Scale::Totals(new.costs.clone()));
         Some(Self {
             name,
-            cost: Verdict::new(&cost(old), &cost(new), limit, true, 2 * comparisons)?,
-            shares: Verdict::new(&side(old, Scale::Shares), &side(new, Scale::Shares), limit, false, 2 * comparisons)?,
+            cost: Verdict::new(&old_cost, &new_cost, limit, true, 2 * comparisons)?,
+            shares: Verdict::new(&old_shares, &new_shares, limit, false, 2 * comparisons)?,
         })
     }
 
