@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 
 from profiles import Profile
@@ -18,8 +19,11 @@ SIGNALS = OUT / "signals"
 HEAP = OUT / "heap"
 STUB = OUT / "stub.so"
 STATUS = 3  # of program.c
+FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
 
 cases = []
+programs = set()  # made in this run
+making = threading.Lock()  # two cases run at a time
 
 
 class Skip(Exception):
@@ -28,6 +32,20 @@ class Skip(Exception):
 
 class TooLittle(AssertionError):
     """Less than expected, as a starved machine makes it too: the runner tries again, a few times."""
+
+
+def built(name, source, *flags, compiler="cc", standard="gnu11"):
+    """A program of this directory, compiled once a run of the tests; without the compiler whoever asks for it is skipped."""
+    program = OUT / name
+    if not shutil.which(compiler):
+        raise Skip(f"{compiler} is not installed")
+    with making:
+        if program not in programs:
+            source = pathlib.Path(__file__).with_name(source)
+            command = [compiler, f"-std={standard}", *FLAGS, *flags, source, "-o", program, "-lpthread", "-ldl"]
+            subprocess.run(command, check=True)
+            programs.add(program)
+    return program
 
 
 def case(function):

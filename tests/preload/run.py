@@ -26,13 +26,11 @@ def build():
     make = ["make", "-s", "--no-print-directory", "-C", str(harness.ROOT)]
     subprocess.run([*make, "-f", "core/Makefile", "lib"], check=True, stdout=subprocess.DEVNULL)
     harness.OUT.mkdir(parents=True, exist_ok=True)
-    flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fno-omit-frame-pointer",
-             "-fno-optimize-sibling-calls"]
     for program in (harness.PROGRAM, harness.SIGNALS, harness.HEAP):
-        subprocess.run(["cc", *flags, HERE / f"{program.name}.c", "-o", program, "-lpthread", "-ldl"], check=True)
-    subprocess.run(["cc", *flags, "-shared", "-fPIC", HERE / "stub.c", "-o", harness.STUB, "-ldl"], check=True)
+        subprocess.run(["cc", *harness.FLAGS, HERE / f"{program.name}.c", "-o", program, "-lpthread", "-ldl"], check=True)
+    subprocess.run(["cc", *harness.FLAGS, "-shared", "-fPIC", HERE / "stub.c", "-o", harness.STUB, "-ldl"], check=True)
     core = harness.ROOT / "core"
-    compile = ["cc", *flags, "-I", core, "-I", core / "src", "-I", core / "include", HERE / "compress_filter.c"]
+    compile = ["cc", *harness.FLAGS, "-I", core, "-I", core / "src", "-I", core / "include", HERE / "compress_filter.c"]
     subprocess.run([*compile, core / "preload" / "compress_none.c", "-o", harness.OUT / "compress_none"], check=True)
     built = harness.LIBRARY.parent.parent / "obj" / "preload" / "compress.o"  # the one of the two that is in the library
     subprocess.run([*compile, built, "-o", harness.OUT / "compress"], check=True)

@@ -3,34 +3,13 @@
 that allocates, and other allocators below or before the preload."""
 import ctypes.util
 import glob
-import os
 import pathlib
-import shutil
 import subprocess
-import threading
 import time
 
-from harness import HEAP, LIBRARY, OUT, Run, Skip, case, check, equal, rarer
+from harness import HEAP, LIBRARY, Run, Skip, built, case, check, equal, rarer
 from test_heap import ALLOC_SPACE, INUSE_SPACE, LEAKS, account, books, counter, heap
-from test_musl import musl_gcc
-
-HERE = pathlib.Path(__file__).resolve().parent
-FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
-
-building = threading.Lock()  # two cases run at a time
-
-
-def built(name, source, *flags, compiler="cc", standard="gnu11"):
-    """Once a run of the tests; what cannot be had here is skipped by whoever asks."""
-    program = OUT / name
-    if not shutil.which(compiler):
-        raise Skip(f"{compiler} is not installed")
-    making = pathlib.Path(f"{program}.{os.getpid()}.{compiler}")
-    with building:
-        if not making.exists():
-            subprocess.run([compiler, f"-std={standard}", *FLAGS, *flags, HERE / source, "-o", making, "-lpthread", "-ldl"], check=True)
-    return making
-
+from test_musl import musl
 
 def edges(*flags, name="heap_edges"):
     return built(name, "heap_edges.c", *flags)
@@ -261,13 +240,13 @@ def heap_edges_address_sanitizer():
 @rarer
 def heap_edges_another_libc():
     rounds = 300
-    built_with = musl_gcc(OUT / "heap-musl", "heap.c")
+    built_with = musl("heap.c")
     with heap_of(built_with, rounds, 4) as run:
         equal((run.status, run.output, run.errors), (0, f"{4 * rounds}\n", ""), "status, output and errors")
     with heap_of(built_with, rounds) as run:
         profile = run.profile()
         for function, allocated, kept in LEAKS:
             books(profile, function, rounds, allocated, kept)
-    program = musl_gcc(OUT / "heap-edges-musl", "heap_edges.c")
+    program = musl("heap_edges.c")
     for chosen in ("large", "threads", "handlers", "ends"):
         as_without(chosen, program=program)

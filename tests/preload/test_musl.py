@@ -2,26 +2,16 @@
 """Programs that are linked with musl, under the preload that was built with glibc: by accident in a shell, or on purpose."""
 import pathlib
 import platform
-import shutil
-import subprocess
 
-from harness import OUT, STATUS, Run, Skip, about, case, check, equal
+from harness import STATUS, Run, Skip, about, built, case, check, equal
 
 WORK = 0.3
 
 
-def musl_gcc(built, source):
-    if not shutil.which("musl-gcc"):
-        raise Skip("musl-gcc is not installed (apt-get install musl-tools)")
+def musl(source="program.c"):
     if "glibc" not in platform.libc_ver()[0]:
         raise Skip("the preload is not built with glibc")
-    subprocess.run(["musl-gcc", "-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", "-fno-omit-frame-pointer",
-                    "-fno-optimize-sibling-calls", pathlib.Path(__file__).with_name(source), "-o", built], check=True)
-    return built
-
-
-def musl():
-    return musl_gcc(OUT / "program-musl", "program.c")
+    return built(f"{pathlib.Path(source).stem}-musl", source, "-w", compiler="musl-gcc")
 
 
 @case
