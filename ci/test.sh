@@ -11,7 +11,7 @@ BUILD=${BUILD:-build}
 all_suites="c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64 readme faults otlp view"
 case ${1:-} in
 quick) part=quick suites="c truth go stacks matrix coexist preload rust fuzz abi cxx aarch64 readme faults" ;;
-rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork readme faults otlp view" ;;
+rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork aarch64 readme faults otlp view" ;;
 *) part=whole suites=${*:-$all_suites} ;;
 esac
 # These check no times: one after another they run beside the others, and what they said is printed when it is their turn.
@@ -52,10 +52,17 @@ crashed() {
 # What later suites compile, while the first one (one test at a time) leaves a processor idle. cargo and go lock what they
 # share with those suites, and a failure here is theirs to report.
 warm() {
-  (cd bindings/go && nice -n 19 go test -run '^$' ./...
-    cd ../../tests/go && nice -n 19 go test -run '^$' .
-    cd ../.. && nice -n 19 make -f tests/coexist/Makefile ahead
-    cd bindings/rust && nice -n 19 cargo test --locked --workspace --no-run) >"$BUILD/warm.log" 2>&1
+  (
+    renice -n 19 "$BASHPID"
+    if [ "$part" = rest ]; then
+      make -f tests/coexist/Makefile ahead
+      for crate in examples/rust-axum examples/rust-http bindings/rust/fuzz; do (cd "$crate" && cargo test --locked --no-run); done
+      exit
+    fi
+    (cd bindings/go && go test -run '^$' ./...)
+    (cd tests/go && go test -run '^$' .)
+    (cd bindings/rust && cargo test --locked --workspace --no-run)
+  ) >"$BUILD/warm.log" 2>&1
 }
 
 # For the suites that want the same and would wait for it, as it is the last in the queue for a processor. What is compiled stays.
@@ -148,7 +155,6 @@ test_workspace() { # = or !=, more for cargo
 # Those of onstack-http mostly wait: they run beside the others.
 run_rust_workspace() {
   local waiting status=0
-  stop_warming
   (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace --no-run) || return
   test_workspace = --tests >"$BUILD/rust-http.log" 2>&1 &
   waiting=$!
@@ -160,6 +166,7 @@ run_rust_workspace() {
 }
 
 run_rust() {
+  stop_warming
   [ $part = rest ] || run_rust_workspace || failed+=("rust")
   [ $part != quick ] || return
   (cd bindings/rust/fuzz && timeout -k 5 600 cargo test --locked --quiet) || failed+=("rust: kept inputs of the fuzz targets")
@@ -174,9 +181,9 @@ run_go() {
   local long='^TestCompilerTakesProfile$|^TestStormsWithoutPreemption$'
   # shellcheck disable=SC2046
   (cd bindings/go && timeout -k 5 600 go test $(by_part "-short -skip=$long" "-run=BesideOurs|$long") ./...) || failed+=("go")
-  [ $part != rest ] || return
+  [ $part = rest ] || run_demo_memory || failed+=("go: demo of heap profiles")
+  [ $part != quick ] || return
   timeout -k 5 300 ci/check-go-vendor.sh || failed+=("go: vendored copy")
-  run_demo_memory || failed+=("go: demo of heap profiles")
   run_guests || failed+=("go: names of wasmtime's guests")
   run_examples || failed+=("go: examples")
 }
@@ -220,13 +227,14 @@ run_matrix() {
 }
 
 run_coexist() {
-  stop_warming # it may be about to make the same copy
+  [ $part = quick ] || stop_warming # it may be about to make the same copy
   # shellcheck disable=SC2046
-  timeout -k 5 900 tests/coexist/run.sh $(by_part "plugin itimer late-go copies" "gperftools pprof cycles naive notify preload rust-stacks") || failed+=("coexist")
+  timeout -k 5 900 tests/coexist/run.sh $(by_part "plugin itimer late-go" "gperftools pprof cycles naive notify copies preload rust-stacks") || failed+=("coexist")
 }
 
 # The preloaded library on a program that ends in every way; hosts that others wrote: make stress.
 run_preload() {
+  [ $part = quick ] || stop_warming # some cases need an idle machine
   # shellcheck disable=SC2046
   timeout -k 5 500 tests/preload/run.py $(by_part --few --rest) || failed+=("preload")
   [ $part = quick ] || timeout -k 5 120 tests/interpreters/run.sh || failed+=("preload: layouts of interpreters")
@@ -247,9 +255,10 @@ run_fork() {
   timeout -k 5 200 tests/fork/run.sh || failed+=("fork")
 }
 
-# The core's tests that need no ticks, and the kept inputs of the fuzz targets, as arm64 compiles and an emulator runs them.
+# The core's tests that need no ticks, as arm64 compiles and an emulator runs them; the kept inputs of the fuzz targets too.
 run_aarch64() {
-  timeout -k 5 600 ci/test-aarch64.sh quick || failed+=("aarch64")
+  [ $part = rest ] || timeout -k 5 600 ci/test-aarch64.sh quick || failed+=("aarch64")
+  [ $part = quick ] || timeout -k 5 600 ci/test-aarch64.sh replay || failed+=("aarch64: kept inputs of the fuzz targets")
 }
 
 # The header in every standard of C and C++, exceptions through sampled code, functions of the host that throw.
@@ -309,7 +318,7 @@ mkdir -p "$BUILD"
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
 warming= lane=
-if [ "$part" = quick ] || [ $# -eq 0 ]; then
+if [ "$part" != whole ] || [ $# -eq 0 ]; then
   set -m # in a process group of its own
   warm &
   warming=$!

@@ -199,22 +199,22 @@ def heap_edges_above_jemalloc():
     above("jemalloc")
 
 
-@case
+@rarer
 def heap_edges_above_tcmalloc():
     above("tcmalloc")
 
 
-@case
+@rarer
 def heap_edges_behind_jemalloc_nothing_would_be_seen():
     below("jemalloc")
 
 
-@case
+@rarer
 def heap_edges_behind_tcmalloc_nothing_would_be_seen():
     below("tcmalloc")
 
 
-@case
+@rarer
 def heap_edges_a_program_at_fixed_addresses():
     """Where it takes malloc's address, that is in the program; calls lead here all the same, or to who comes first."""
     program = built("heap_address", "heap_address.c", "-fno-pie", "-no-pie")

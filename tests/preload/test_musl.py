@@ -3,7 +3,7 @@
 import pathlib
 import platform
 
-from harness import STATUS, Run, Skip, about, built, case, check, equal
+from harness import STATUS, Run, Skip, about, built, case, check, equal, rarer
 
 WORK = 0.3
 
@@ -22,7 +22,7 @@ def a_program_of_another_libc_starts():
         equal((run.status, run.output, run.errors), (0, f"{STATUS}\n", ""), "status, output and errors under a shell")
 
 
-@case
+@rarer
 def a_program_of_another_libc_is_profiled():
     for end in ("exit", "_exit", "quick_exit", "thread", "own-handler"):
         with Run(musl(), WORK, end, ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250") as run:
