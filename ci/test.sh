@@ -62,6 +62,7 @@ warm() {
     (cd bindings/go && go test -run '^$' ./...)
     (cd tests/go && go test -run '^$' .)
     (cd bindings/rust && cargo test --locked --workspace --no-run)
+    make -s -f tests/fuzz/Makefile replays
   ) >"$BUILD/warm.log" 2>&1
 }
 
