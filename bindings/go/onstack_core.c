@@ -4102,6 +4102,9 @@ ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entr
 #define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
 #define ONSTACK_BY_UNWINDER 4u /* the user's */
 
+/* A frame pointer or a link register that is not known: no address, and not the 0 of a stack's end. */
+#define ONSTACK_UNKNOWN_REGISTER 1u
+
 typedef struct onstack_walk {
   const onstack_registers *registers;
   void *ucontext;
@@ -7566,7 +7569,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   uint64_t record[2];
   /* Zero is the ABIs' mark of the outermost frame. In interrupted code that nothing describes it may be any number. */
   if (cursor->fp == 0) return cursor->exact && !cursor->go ? ONSTACK_TRUNCATED_NOT_RISING : RULES_STEP_ROOT;
-  if (cursor->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (cursor->fp & 7)
+    return cursor->fp == ONSTACK_UNKNOWN_REGISTER ? ONSTACK_TRUNCATED_NO_RULE : ONSTACK_TRUNCATED_MISALIGNED;
   if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > ONSTACK_GO_RECORD_BELOW))
     return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
@@ -12379,7 +12383,9 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker
  *   it has not run since the last look   it stands where it stood, and all of the time is that stack's; no walk is needed
  *   blocked then, blocked now            half is the old stack's, half the new one's
  *   blocked at one of the two            all is that one's
- *   at neither                           it waits for the next stack that a look finds
+ *   at neither                           it waits for the next stack that a look finds; a thread that has kept its processor
+ *                                        was not blocked
+ *   it has ended since                   half is the last stack's
  *
  * The longer a thread has stood, the longer the pause until it is looked at again (WALL_STAND_SHARE): threads that wait for
  * minutes cost next to nothing, and when one of them goes on, half a pause at most is given to the wrong stack.
@@ -12464,9 +12470,12 @@ typedef enum onstack_task_call_status {
 /* By /proc/self/task/T/syscall, which neither signals nor wakes. */
 ONSTACK_INTERNAL onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call);
 
-/* How long it has waited for a processor, in ns (Documentation/scheduler/sched-stats.rst). False: nobody tells, as where there
-   is no descriptor left. */
-ONSTACK_INTERNAL bool onstack_task_runnable_ns(uint32_t tid, uint64_t *ns);
+/* How long it has waited for a processor, in ns, and how often it has come to one (Documentation/scheduler/sched-stats.rst).
+   False, and nothing is written: nobody tells, as where there is no descriptor left. */
+ONSTACK_INTERNAL bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns);
+
+/* How long ago it began, in ns, or up to a tick of the kernel's more (starttime in proc(5)); 0: nobody tells. */
+ONSTACK_INTERNAL uint64_t onstack_task_age_ns(uint32_t tid);
 
 /* Its state, a letter as in proc(5); 0: nobody tells. */
 ONSTACK_INTERNAL char onstack_task_state(uint32_t tid);
@@ -12527,6 +12536,7 @@ typedef struct onstack_wall_mark {
   bool stands;                           /* it was blocked, with `stack` */
   uint64_t stood_ns;                     /* real time since when it stands */
   uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
+  uint64_t turns;                        /* then: how often it had come to a processor */
   int64_t
       unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
@@ -12541,22 +12551,31 @@ typedef struct onstack_wall_mark {
 /* Bytes that a stack of this session takes at most. */
 ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
 
-/* It is blocked where the look found it now, and has been for `blocked_ns` of the time since the last one. `room`: for its
-   stack, the same each time. `index`: of its record. */
+/* A look found it blocked. `room`: for its stack, the same each time. `index`: of its record. */
+typedef struct onstack_wall_found {
+  const onstack_look *look;
+  uint64_t now_ns;
+  int64_t blocked_ns; /* of the time since the last look */
+  bool ran;           /* in that time */
+} onstack_wall_found;
 ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                                  const onstack_look *look, int64_t blocked_ns, uint64_t now_ns);
+                                                  const onstack_wall_found *found);
 
-/* It runs, or waits for a processor. */
-ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns);
+/* It runs, or waits for a processor. `stayed`: it has not left its processor since the last look, so it was not blocked: the
+   machine itself did not run (a hypervisor took the processor away). */
+ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
 
 /* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
 ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
 
-/* Whether the thread has stood still since the last look, if its CPU time has. */
-ONSTACK_INTERNAL bool onstack_wall_stands(const onstack_wall_mark *mark);
+/* Whether the thread has stood still since the last look, if its CPU time has, with a stack that is known as well as can be. */
+ONSTACK_INTERNAL bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark);
 
 /* It still stands there, `ns` later. */
 ONSTACK_INTERNAL void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns);
+
+/* It has ended since the last look, nobody knows when: half of the time is told. */
+ONSTACK_INTERNAL void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, uint64_t now_ns);
 
 /* No look and no tick will come any more: all that is held back becomes samples, and the mark is nobody's. What they would have
    taken goes to the last stack that is known; half a period is rounded, as a timer of CPU time does by chance. */
@@ -12578,6 +12597,7 @@ ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *ma
 #define WALL_STAND_NS 400000000u /* and this at most */
 #define WALL_UNKNOWN UINT64_MAX  /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u            /* looks at a thread that runs meanwhile */
+#define WALL_AGE_NS 10000000u    /* up to so much is a thread younger than the kernel says (USER_HZ) */
 #define WALL_SCAN_SHARE 200u     /* the same for new threads */
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
@@ -12597,6 +12617,7 @@ typedef struct wall_state {
   uint64_t held_ns;                       /* how long time may be held back */
   uint32_t looking;                       /* somebody does a round, or the session is over */
   uint32_t threads;                       /* of this round */
+  uint64_t joined_ns;                     /* when the session began */
   uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
   uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
   uint64_t rounds, looks, moved, refused; /* atomic */
@@ -12612,8 +12633,8 @@ typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
 static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
-  uint64_t runnable_ns = mark->runnable_ns;
-  onstack_task_runnable_ns(mark->tid, &runnable_ns); /* not told: what is missing comes with the next look */
+  uint64_t runnable_ns = mark->runnable_ns, turns = mark->turns + 1;
+  onstack_task_waited(mark->tid, &runnable_ns, &turns); /* not told: what is missing comes with the next look */
   const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
   const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
   const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
@@ -12625,23 +12646,33 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
   onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
   if (status == ONSTACK_LOOK_BLOCKED) {
-    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns, now_ns);
+    const onstack_wall_found found = {state->look, now_ns, blocked_ns, cpu_ns != mark->cpu_ns};
+    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
     if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
     mark->stands = false;
   } else {
-    onstack_wall_settle_running(mark, blocked_ns);
+    onstack_wall_settle_running(mark, blocked_ns, turns == mark->turns);
   }
   mark->seen_ns = now_ns;
   mark->cpu_ns = cpu_ns;
   mark->runnable_ns = runnable_ns;
+  mark->turns = turns;
   return WALL_LOOKED;
 }
 
-static void wall_begin(onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+/* One that has begun since the session did has been blocked, or has waited, from its beginning on. */
+static void wall_begin(const wall_state *state, onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+  const uint64_t age_ns = onstack_task_age_ns(tid);
   *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
-  onstack_task_runnable_ns(tid, &mark->runnable_ns);
+  onstack_task_name(tid, mark->name); /* of one that has ended nobody tells it */
+  if (age_ns == 0 || age_ns >= now_ns - state->joined_ns) {
+    onstack_task_waited(tid, &mark->runnable_ns, &mark->turns);
+    return;
+  }
+  mark->seen_ns -= age_ns > WALL_AGE_NS / 2 + cpu_ns ? age_ns - WALL_AGE_NS / 2 : cpu_ns;
+  mark->cpu_ns = mark->runnable_ns = 0;
 }
 
 /* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
@@ -12656,11 +12687,11 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
       return WALL_GONE;
     }
     if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
-      onstack_wall_end(slot, mark, index);
+      onstack_wall_gone(slot, mark, index, now_ns);
       onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
     }
-    if (mark->tid == 0) wall_begin(mark, tid, now_ns, cpu_ns);
-    if (cpu_ns == mark->cpu_ns && onstack_wall_stands(mark)) {
+    if (mark->tid == 0) wall_begin(state, mark, tid, now_ns, cpu_ns);
+    if (cpu_ns == mark->cpu_ns && onstack_wall_stands(slot, mark)) {
       onstack_wall_stay(mark, now_ns - mark->seen_ns);
       mark->seen_ns = now_ns;
       return WALL_LOOKED;
@@ -12671,8 +12702,8 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
 }
 
 /* It has stood for so long that a look now would hardly tell anything. */
-static bool wall_may_wait(const wall_state *state, const onstack_wall_mark *mark) {
-  if (state->round_ns == 0 || !onstack_wall_stands(mark)) return false;
+static bool wall_may_wait(const onstack_slot *slot, const wall_state *state, const onstack_wall_mark *mark) {
+  if (state->round_ns == 0 || !onstack_wall_stands(slot, mark)) return false;
   const uint64_t pause_ns = (mark->seen_ns - mark->stood_ns) / WALL_STAND_SHARE;
   return state->round_ns - mark->seen_ns < (pause_ns < WALL_STAND_NS ? pause_ns : WALL_STAND_NS);
 }
@@ -12681,15 +12712,15 @@ static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
   onstack_wall_mark *mark = &state->marks[index];
   const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
-  if (mark->tid != 0 && mark->tid != tid) onstack_wall_end(slot, mark, index);
+  if (mark->tid != 0 && mark->tid != tid) onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
   if (tid == 0 || (timer != ONSTACK_TIMER_ARMED && timer != ONSTACK_TIMER_REFUSED)) return;
-  if (wall_may_wait(state, mark)) {
+  if (wall_may_wait(slot, state, mark)) {
     state->threads++;
   } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
     state->threads++;
     onstack_wall_tell_if_due(slot, mark, state->held_ns);
   } else if (mark->tid != 0)
-    onstack_wall_end(slot, mark, index);
+    onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
 }
 
 /* ---- the clock ---- */
@@ -12772,6 +12803,7 @@ static int wall_take_memory(wall_state *state, size_t bytes) {
   if (state->bytes >= bytes) return 0;
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
+  madvise(memory, bytes, MADV_WIPEONFORK); /* a child of fork has none of these threads; refused: it has a copy */
   onstack_own_memory_keeps(memory, bytes);
   state->memory = memory;
   state->bytes = bytes;
@@ -12801,6 +12833,7 @@ static int clock_wall_join(onstack_slot *slot) {
   if (result < 0) return result;
   *state = (wall_state){.memory = state->memory,
                         .bytes = state->bytes,
+                        .joined_ns = onstack_monotonic_ns(),
                         .marks = (onstack_wall_mark *)(void *)state->memory,
                         .reborn = state->memory + marks + waits,
                         .look = (onstack_look *)(void *)(state->memory + marks + waits + reborn),
@@ -12928,7 +12961,8 @@ ONSTACK_INTERNAL void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstac
 /* By the kernel's copy: another thread may unmap that stack at any instant. */
 static void look_walk(const onstack_slot *slot, const onstack_task_call *call, onstack_look *look) {
   onstack_memory memory;
-  onstack_registers registers = {.pc = call->pc, .sp = call->sp};
+  onstack_registers registers = {
+      .pc = call->pc, .sp = call->sp, .fp = ONSTACK_UNKNOWN_REGISTER, .lr = ONSTACK_UNKNOWN_REGISTER};
   onstack_walk_prepare(&memory, slot->reader, slot->copy_works, NULL);
   onstack_walk_forget_ranges(&memory);
   memory.elsewhere = true;
@@ -12959,10 +12993,12 @@ static void look_copy_labels(const onstack_slot *slot, uint32_t tid, onstack_loo
   uint32_t room = slot->label_bytes;
   for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
     const onstack_labels *from = onstack_observe(&entry->sets[place]);
-    const struct onstack_vector local = {(uint64_t)(uintptr_t)room_for_set, sizeof(room_for_set)},
-                                remote = {(uint64_t)(uintptr_t)from, sizeof(room_for_set)};
-    const long got = from ? onstack_sys_process_vm_readv(&local, 1, &remote, 1) : 0;
-    if (got < (long)sizeof(*set) || (long)set->bytes > got - (long)offsetof(onstack_labels, text)) continue;
+    if (!from) continue;
+    const size_t got = onstack_process_memory_copy((uint64_t)(uintptr_t)from, room_for_set, sizeof(room_for_set));
+    if (got < sizeof(*set) || set->bytes > got - offsetof(onstack_labels, text)) {
+      look->stack.labels_cut = true;
+      continue;
+    }
     const uint32_t result = onstack_label_set_copy(set, look->labels + look->stack.label_bytes, room);
     look->stack.label_bytes += result & ~ONSTACK_LABELS_CUT;
     look->stack.labels_cut |= (result & ONSTACK_LABELS_CUT) != 0;
@@ -13427,6 +13463,7 @@ void onstack_slots_after_fork(void) {
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 bool onstack_task_is_gone(uint32_t tid) {
@@ -13484,13 +13521,30 @@ bool onstack_task_sleeps(uint32_t tid) {
   return state != 'R' && state != 't';
 }
 
-bool onstack_task_runnable_ns(uint32_t tid, uint64_t *ns) {
+bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns) {
   char text[96];
   ssize_t got = task_read_file(tid, "schedstat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
-  const char *second = strchr(text, ' ');
-  if (second) *ns = strtoull(second, NULL, 10);
-  return second;
+  unsigned long long waited, count;
+  if (sscanf(text, "%*u %llu %llu", &waited, &count) != 2) return false;
+  *ns = waited;
+  *turns = count;
+  return true;
+}
+
+#define TASK_FIELDS_TO_START 20 /* of proc(5), from the state (3) on to starttime (22) */
+
+uint64_t onstack_task_age_ns(uint32_t tid) {
+  char text[512];
+  ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *at = strrchr(text, ')'); /* of the name, which may hold anything */
+  for (int field = 0; at && field < TASK_FIELDS_TO_START; field++) at = strchr(at + 1, ' ');
+  const long rate = sysconf(_SC_CLK_TCK);
+  if (!at || rate <= 0) return 0;
+  const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
+                 now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
+  return now_ns > began_ns ? now_ns - began_ns : 0;
 }
 
 /* The next number of a line, decimal or with 0x; false at its end. */
@@ -13628,7 +13682,10 @@ static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settin
 static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t before) {
   uint64_t name[2] = {0, 0};
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
-  if (!record) return;
+  if (!record) { /* there are more threads than records: each scan tries again */
+    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    return;
+  }
   if (onstack_task_name(tid, name)) threads_set_name(record, name);
   if (threads_is_wanted(slot, settings, tid, name)) {
     slot->clock->arm(slot, record, tid);
@@ -14294,18 +14351,29 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
   *mark = (onstack_wall_mark){.tid = 0};
 }
 
+/* Samples are believed as far as the modules of their walk are still there: so the last walk counts. What is held back of a
+   thread that has run meanwhile is of the modules of then. */
+static void wall_renew(onstack_slot *slot, onstack_wall_mark *mark, uint32_t map_sequence, bool ran) {
+  if (mark->stack->walked.map_sequence == map_sequence) return;
+  if (ran) wall_tell(slot, mark);
+  mark->stack->walked.map_sequence = map_sequence;
+}
+
 void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                 const onstack_look *look, int64_t blocked_ns, uint64_t now_ns) {
-  if (!mark->stack || !wall_stack_is(mark->stack, look)) {
+                                 const onstack_wall_found *found) {
+  int64_t blocked_ns = found->blocked_ns;
+  if (mark->stack && wall_stack_is(mark->stack, found->look)) {
+    wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
+  } else {
     if (mark->stands && blocked_ns > 0) {
       mark->stack->blocked_ns += (uint64_t)blocked_ns / 2;
       mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns / 2;
       blocked_ns -= blocked_ns / 2;
     }
     wall_tell(slot, mark);
-    mark->stack = wall_stack_put(room, look);
+    mark->stack = wall_stack_put(room, found->look);
   }
-  mark->stack->walked.time_ns = now_ns;
+  mark->stack->walked.time_ns = found->now_ns;
   mark->unplaced_ns += blocked_ns;
   if (mark->unplaced_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)mark->unplaced_ns;
@@ -14316,7 +14384,8 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
   wall_tell_runnable(slot, mark, index, false);
 }
 
-void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
+void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
+  if (stayed && !mark->stands && blocked_ns > 0) return;
   if (mark->stands && blocked_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)blocked_ns;
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
@@ -14325,13 +14394,19 @@ void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
   mark->stands = false;
 }
 
-bool onstack_wall_stands(const onstack_wall_mark *mark) {
-  return mark->stands && mark->stack->walked.truncation != ONSTACK_TRUNCATED_PENDING;
+bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark) {
+  if (!mark->stands || mark->stack->walked.truncation == ONSTACK_TRUNCATED_PENDING) return false;
+  return !slot->unwinder->needs_rules || mark->stack->walked.map_sequence == onstack_seqlock_begin(&onstack_modules.lock);
 }
 
 void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
   mark->stack->blocked_ns += ns;
   mark->stack->walked.time_ns = mark->seen_ns + ns;
+}
+
+void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, uint64_t now_ns) {
+  if (mark->stands) onstack_wall_stay(mark, (now_ns - mark->seen_ns) / 2);
+  onstack_wall_end(slot, mark, index);
 }
 
 /* ---- core/src/control/unwind/blocked_aarch64.c ---- */
@@ -14342,10 +14417,8 @@ void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
 
 #if defined(__aarch64__)
 
-#define BLOCKED_NOWHERE 1u /* no return address, and no end of a stack either */
-
 void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *registers) {
-  *registers = (onstack_registers){.pc = pc, .sp = sp, .lr = BLOCKED_NOWHERE};
+  *registers = (onstack_registers){.pc = pc, .sp = sp, .lr = ONSTACK_UNKNOWN_REGISTER};
 }
 
 #endif
@@ -14512,11 +14585,11 @@ static blocked_step blocked_step_native(onstack_module *module, uint64_t address
   return BLOCKED_ON;
 }
 
-/* The register as it is at pc, as far as a walk needs it; 0, which no rule leads on from: not known. */
+/* The register as it is at pc, as far as a walk needs it. */
 static uint64_t blocked_frame_pointer(uint64_t pc, uint64_t sp) {
   blocked_frame frame = {pc, sp, false};
   onstack_module module = {.low = 0};
-  uint64_t fp = 0;
+  uint64_t fp = ONSTACK_UNKNOWN_REGISTER;
   for (uint32_t depth = 0; depth < BLOCKED_DEPTH; depth++) {
     const uint64_t address = frame.called ? frame.pc - 1 : frame.pc;
     const onstack_go_runtime *go = onstack_code_find_go(address);

@@ -9,7 +9,9 @@
  *   it has not run since the last look   it stands where it stood, and all of the time is that stack's; no walk is needed
  *   blocked then, blocked now            half is the old stack's, half the new one's
  *   blocked at one of the two            all is that one's
- *   at neither                           it waits for the next stack that a look finds
+ *   at neither                           it waits for the next stack that a look finds; a thread that has kept its processor
+ *                                        was not blocked
+ *   it has ended since                   half is the last stack's
  *
  * The longer a thread has stood, the longer the pause until it is looked at again (WALL_STAND_SHARE): threads that wait for
  * minutes cost next to nothing, and when one of them goes on, half a pause at most is given to the wrong stack.
@@ -41,6 +43,7 @@
 #define WALL_STAND_NS 400000000u /* and this at most */
 #define WALL_UNKNOWN UINT64_MAX  /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u            /* looks at a thread that runs meanwhile */
+#define WALL_AGE_NS 10000000u    /* up to so much is a thread younger than the kernel says (USER_HZ) */
 #define WALL_SCAN_SHARE 200u     /* the same for new threads */
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
@@ -60,6 +63,7 @@ typedef struct wall_state {
   uint64_t held_ns;                       /* how long time may be held back */
   uint32_t looking;                       /* somebody does a round, or the session is over */
   uint32_t threads;                       /* of this round */
+  uint64_t joined_ns;                     /* when the session began */
   uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
   uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
   uint64_t rounds, looks, moved, refused; /* atomic */
@@ -75,8 +79,8 @@ typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
 static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
-  uint64_t runnable_ns = mark->runnable_ns;
-  onstack_task_runnable_ns(mark->tid, &runnable_ns); /* not told: what is missing comes with the next look */
+  uint64_t runnable_ns = mark->runnable_ns, turns = mark->turns + 1;
+  onstack_task_waited(mark->tid, &runnable_ns, &turns); /* not told: what is missing comes with the next look */
   const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
   const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
   const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
@@ -88,23 +92,33 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
   onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
   if (status == ONSTACK_LOOK_BLOCKED) {
-    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns, now_ns);
+    const onstack_wall_found found = {state->look, now_ns, blocked_ns, cpu_ns != mark->cpu_ns};
+    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
     if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
     mark->stands = false;
   } else {
-    onstack_wall_settle_running(mark, blocked_ns);
+    onstack_wall_settle_running(mark, blocked_ns, turns == mark->turns);
   }
   mark->seen_ns = now_ns;
   mark->cpu_ns = cpu_ns;
   mark->runnable_ns = runnable_ns;
+  mark->turns = turns;
   return WALL_LOOKED;
 }
 
-static void wall_begin(onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+/* One that has begun since the session did has been blocked, or has waited, from its beginning on. */
+static void wall_begin(const wall_state *state, onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+  const uint64_t age_ns = onstack_task_age_ns(tid);
   *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
-  onstack_task_runnable_ns(tid, &mark->runnable_ns);
+  onstack_task_name(tid, mark->name); /* of one that has ended nobody tells it */
+  if (age_ns == 0 || age_ns >= now_ns - state->joined_ns) {
+    onstack_task_waited(tid, &mark->runnable_ns, &mark->turns);
+    return;
+  }
+  mark->seen_ns -= age_ns > WALL_AGE_NS / 2 + cpu_ns ? age_ns - WALL_AGE_NS / 2 : cpu_ns;
+  mark->cpu_ns = mark->runnable_ns = 0;
 }
 
 /* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
@@ -119,11 +133,11 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
       return WALL_GONE;
     }
     if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
-      onstack_wall_end(slot, mark, index);
+      onstack_wall_gone(slot, mark, index, now_ns);
       onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
     }
-    if (mark->tid == 0) wall_begin(mark, tid, now_ns, cpu_ns);
-    if (cpu_ns == mark->cpu_ns && onstack_wall_stands(mark)) {
+    if (mark->tid == 0) wall_begin(state, mark, tid, now_ns, cpu_ns);
+    if (cpu_ns == mark->cpu_ns && onstack_wall_stands(slot, mark)) {
       onstack_wall_stay(mark, now_ns - mark->seen_ns);
       mark->seen_ns = now_ns;
       return WALL_LOOKED;
@@ -134,8 +148,8 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
 }
 
 /* It has stood for so long that a look now would hardly tell anything. */
-static bool wall_may_wait(const wall_state *state, const onstack_wall_mark *mark) {
-  if (state->round_ns == 0 || !onstack_wall_stands(mark)) return false;
+static bool wall_may_wait(const onstack_slot *slot, const wall_state *state, const onstack_wall_mark *mark) {
+  if (state->round_ns == 0 || !onstack_wall_stands(slot, mark)) return false;
   const uint64_t pause_ns = (mark->seen_ns - mark->stood_ns) / WALL_STAND_SHARE;
   return state->round_ns - mark->seen_ns < (pause_ns < WALL_STAND_NS ? pause_ns : WALL_STAND_NS);
 }
@@ -144,15 +158,15 @@ static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
   onstack_wall_mark *mark = &state->marks[index];
   const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
-  if (mark->tid != 0 && mark->tid != tid) onstack_wall_end(slot, mark, index);
+  if (mark->tid != 0 && mark->tid != tid) onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
   if (tid == 0 || (timer != ONSTACK_TIMER_ARMED && timer != ONSTACK_TIMER_REFUSED)) return;
-  if (wall_may_wait(state, mark)) {
+  if (wall_may_wait(slot, state, mark)) {
     state->threads++;
   } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
     state->threads++;
     onstack_wall_tell_if_due(slot, mark, state->held_ns);
   } else if (mark->tid != 0)
-    onstack_wall_end(slot, mark, index);
+    onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
 }
 
 /* ---- the clock ---- */
@@ -235,6 +249,7 @@ static int wall_take_memory(wall_state *state, size_t bytes) {
   if (state->bytes >= bytes) return 0;
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
+  madvise(memory, bytes, MADV_WIPEONFORK); /* a child of fork has none of these threads; refused: it has a copy */
   onstack_own_memory_keeps(memory, bytes);
   state->memory = memory;
   state->bytes = bytes;
@@ -264,6 +279,7 @@ static int clock_wall_join(onstack_slot *slot) {
   if (result < 0) return result;
   *state = (wall_state){.memory = state->memory,
                         .bytes = state->bytes,
+                        .joined_ns = onstack_monotonic_ns(),
                         .marks = (onstack_wall_mark *)(void *)state->memory,
                         .reborn = state->memory + marks + waits,
                         .look = (onstack_look *)(void *)(state->memory + marks + waits + reborn),

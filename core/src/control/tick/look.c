@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/tick/look.h"
 
+#include "base/process_memory.h"
 #include "control/unwind/blocked.h"
 #include "handler/labels/labels.h"
 #include "handler/tick/timer.h"
@@ -11,7 +12,8 @@
 /* By the kernel's copy: another thread may unmap that stack at any instant. */
 static void look_walk(const onstack_slot *slot, const onstack_task_call *call, onstack_look *look) {
   onstack_memory memory;
-  onstack_registers registers = {.pc = call->pc, .sp = call->sp};
+  onstack_registers registers = {
+      .pc = call->pc, .sp = call->sp, .fp = ONSTACK_UNKNOWN_REGISTER, .lr = ONSTACK_UNKNOWN_REGISTER};
   onstack_walk_prepare(&memory, slot->reader, slot->copy_works, NULL);
   onstack_walk_forget_ranges(&memory);
   memory.elsewhere = true;
@@ -42,10 +44,12 @@ static void look_copy_labels(const onstack_slot *slot, uint32_t tid, onstack_loo
   uint32_t room = slot->label_bytes;
   for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
     const onstack_labels *from = onstack_observe(&entry->sets[place]);
-    const struct onstack_vector local = {(uint64_t)(uintptr_t)room_for_set, sizeof(room_for_set)},
-                                remote = {(uint64_t)(uintptr_t)from, sizeof(room_for_set)};
-    const long got = from ? onstack_sys_process_vm_readv(&local, 1, &remote, 1) : 0;
-    if (got < (long)sizeof(*set) || (long)set->bytes > got - (long)offsetof(onstack_labels, text)) continue;
+    if (!from) continue;
+    const size_t got = onstack_process_memory_copy((uint64_t)(uintptr_t)from, room_for_set, sizeof(room_for_set));
+    if (got < sizeof(*set) || set->bytes > got - offsetof(onstack_labels, text)) {
+      look->stack.labels_cut = true;
+      continue;
+    }
     const uint32_t result = onstack_label_set_copy(set, look->labels + look->stack.label_bytes, room);
     look->stack.label_bytes += result & ~ONSTACK_LABELS_CUT;
     look->stack.labels_cut |= (result & ONSTACK_LABELS_CUT) != 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/tick/task.h"
 
+#include "base/clock_ns.h"
 #include "base/sys.h"
 #include "handler/tick/timer.h"
 
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 bool onstack_task_is_gone(uint32_t tid) {
@@ -66,13 +68,30 @@ bool onstack_task_sleeps(uint32_t tid) {
   return state != 'R' && state != 't';
 }
 
-bool onstack_task_runnable_ns(uint32_t tid, uint64_t *ns) {
+bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns) {
   char text[96];
   ssize_t got = task_read_file(tid, "schedstat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
-  const char *second = strchr(text, ' ');
-  if (second) *ns = strtoull(second, NULL, 10);
-  return second;
+  unsigned long long waited, count;
+  if (sscanf(text, "%*u %llu %llu", &waited, &count) != 2) return false;
+  *ns = waited;
+  *turns = count;
+  return true;
+}
+
+#define TASK_FIELDS_TO_START 20 /* of proc(5), from the state (3) on to starttime (22) */
+
+uint64_t onstack_task_age_ns(uint32_t tid) {
+  char text[512];
+  ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *at = strrchr(text, ')'); /* of the name, which may hold anything */
+  for (int field = 0; at && field < TASK_FIELDS_TO_START; field++) at = strchr(at + 1, ' ');
+  const long rate = sysconf(_SC_CLK_TCK);
+  if (!at || rate <= 0) return 0;
+  const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
+                 now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
+  return now_ns > began_ns ? now_ns - began_ns : 0;
 }
 
 /* The next number of a line, decimal or with 0x; false at its end. */

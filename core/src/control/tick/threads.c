@@ -67,7 +67,10 @@ static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settin
 static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t before) {
   uint64_t name[2] = {0, 0};
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
-  if (!record) return;
+  if (!record) { /* there are more threads than records: each scan tries again */
+    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    return;
+  }
   if (onstack_task_name(tid, name)) threads_set_name(record, name);
   if (threads_is_wanted(slot, settings, tid, name)) {
     slot->clock->arm(slot, record, tid);

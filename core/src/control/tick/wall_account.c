@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/tick/wall_account.h"
 
+#include "handler/unwind/rules/rules.h"
+
 #include <string.h>
 
 struct onstack_wall_stack {
@@ -134,18 +136,29 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
   *mark = (onstack_wall_mark){.tid = 0};
 }
 
+/* Samples are believed as far as the modules of their walk are still there: so the last walk counts. What is held back of a
+   thread that has run meanwhile is of the modules of then. */
+static void wall_renew(onstack_slot *slot, onstack_wall_mark *mark, uint32_t map_sequence, bool ran) {
+  if (mark->stack->walked.map_sequence == map_sequence) return;
+  if (ran) wall_tell(slot, mark);
+  mark->stack->walked.map_sequence = map_sequence;
+}
+
 void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                 const onstack_look *look, int64_t blocked_ns, uint64_t now_ns) {
-  if (!mark->stack || !wall_stack_is(mark->stack, look)) {
+                                 const onstack_wall_found *found) {
+  int64_t blocked_ns = found->blocked_ns;
+  if (mark->stack && wall_stack_is(mark->stack, found->look)) {
+    wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
+  } else {
     if (mark->stands && blocked_ns > 0) {
       mark->stack->blocked_ns += (uint64_t)blocked_ns / 2;
       mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns / 2;
       blocked_ns -= blocked_ns / 2;
     }
     wall_tell(slot, mark);
-    mark->stack = wall_stack_put(room, look);
+    mark->stack = wall_stack_put(room, found->look);
   }
-  mark->stack->walked.time_ns = now_ns;
+  mark->stack->walked.time_ns = found->now_ns;
   mark->unplaced_ns += blocked_ns;
   if (mark->unplaced_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)mark->unplaced_ns;
@@ -156,7 +169,8 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
   wall_tell_runnable(slot, mark, index, false);
 }
 
-void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
+void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
+  if (stayed && !mark->stands && blocked_ns > 0) return;
   if (mark->stands && blocked_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)blocked_ns;
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
@@ -165,11 +179,17 @@ void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
   mark->stands = false;
 }
 
-bool onstack_wall_stands(const onstack_wall_mark *mark) {
-  return mark->stands && mark->stack->walked.truncation != ONSTACK_TRUNCATED_PENDING;
+bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark) {
+  if (!mark->stands || mark->stack->walked.truncation == ONSTACK_TRUNCATED_PENDING) return false;
+  return !slot->unwinder->needs_rules || mark->stack->walked.map_sequence == onstack_seqlock_begin(&onstack_modules.lock);
 }
 
 void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
   mark->stack->blocked_ns += ns;
   mark->stack->walked.time_ns = mark->seen_ns + ns;
+}
+
+void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, uint64_t now_ns) {
+  if (mark->stands) onstack_wall_stay(mark, (now_ns - mark->seen_ns) / 2);
+  onstack_wall_end(slot, mark, index);
 }

@@ -16,6 +16,7 @@ typedef struct onstack_wall_mark {
   bool stands;                           /* it was blocked, with `stack` */
   uint64_t stood_ns;                     /* real time since when it stands */
   uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
+  uint64_t turns;                        /* then: how often it had come to a processor */
   int64_t
       unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
@@ -30,22 +31,31 @@ typedef struct onstack_wall_mark {
 /* Bytes that a stack of this session takes at most. */
 ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
 
-/* It is blocked where the look found it now, and has been for `blocked_ns` of the time since the last one. `room`: for its
-   stack, the same each time. `index`: of its record. */
+/* A look found it blocked. `room`: for its stack, the same each time. `index`: of its record. */
+typedef struct onstack_wall_found {
+  const onstack_look *look;
+  uint64_t now_ns;
+  int64_t blocked_ns; /* of the time since the last look */
+  bool ran;           /* in that time */
+} onstack_wall_found;
 ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                                  const onstack_look *look, int64_t blocked_ns, uint64_t now_ns);
+                                                  const onstack_wall_found *found);
 
-/* It runs, or waits for a processor. */
-ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns);
+/* It runs, or waits for a processor. `stayed`: it has not left its processor since the last look, so it was not blocked: the
+   machine itself did not run (a hypervisor took the processor away). */
+ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
 
 /* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
 ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
 
-/* Whether the thread has stood still since the last look, if its CPU time has. */
-ONSTACK_INTERNAL bool onstack_wall_stands(const onstack_wall_mark *mark);
+/* Whether the thread has stood still since the last look, if its CPU time has, with a stack that is known as well as can be. */
+ONSTACK_INTERNAL bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark);
 
 /* It still stands there, `ns` later. */
 ONSTACK_INTERNAL void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns);
+
+/* It has ended since the last look, nobody knows when: half of the time is told. */
+ONSTACK_INTERNAL void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, uint64_t now_ns);
 
 /* No look and no tick will come any more: all that is held back becomes samples, and the mark is nobody's. What they would have
    taken goes to the last stack that is known; half a period is rounded, as a timer of CPU time does by chance. */

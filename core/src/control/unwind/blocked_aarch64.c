@@ -7,10 +7,10 @@
 
 #if defined(__aarch64__)
 
-#define BLOCKED_NOWHERE 1u /* no return address, and no end of a stack either */
+#include "handler/unwind/unwinder.h"
 
 void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *registers) {
-  *registers = (onstack_registers){.pc = pc, .sp = sp, .lr = BLOCKED_NOWHERE};
+  *registers = (onstack_registers){.pc = pc, .sp = sp, .lr = ONSTACK_UNKNOWN_REGISTER};
 }
 
 #endif

@@ -22,6 +22,7 @@
 #include "handler/unwind/go_stack.h"
 #include "handler/unwind/memory.h"
 #include "handler/unwind/rules/rules.h"
+#include "handler/unwind/unwinder.h"
 
 #define BLOCKED_DEPTH 64u          /* frames that may keep the register */
 #define BLOCKED_SEARCH_WORDS 4096u /* above SP */
@@ -150,11 +151,11 @@ static blocked_step blocked_step_native(onstack_module *module, uint64_t address
   return BLOCKED_ON;
 }
 
-/* The register as it is at pc, as far as a walk needs it; 0, which no rule leads on from: not known. */
+/* The register as it is at pc, as far as a walk needs it. */
 static uint64_t blocked_frame_pointer(uint64_t pc, uint64_t sp) {
   blocked_frame frame = {pc, sp, false};
   onstack_module module = {.low = 0};
-  uint64_t fp = 0;
+  uint64_t fp = ONSTACK_UNKNOWN_REGISTER;
   for (uint32_t depth = 0; depth < BLOCKED_DEPTH; depth++) {
     const uint64_t address = frame.called ? frame.pc - 1 : frame.pc;
     const onstack_go_runtime *go = onstack_code_find_go(address);

@@ -16,6 +16,9 @@
 #define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
 #define ONSTACK_BY_UNWINDER 4u /* the user's */
 
+/* A frame pointer or a link register that is not known: no address, and not the 0 of a stack's end. */
+#define ONSTACK_UNKNOWN_REGISTER 1u
+
 typedef struct onstack_walk {
   const onstack_registers *registers;
   void *ucontext;

@@ -118,7 +118,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   uint64_t record[2];
   /* Zero is the ABIs' mark of the outermost frame. In interrupted code that nothing describes it may be any number. */
   if (cursor->fp == 0) return cursor->exact && !cursor->go ? ONSTACK_TRUNCATED_NOT_RISING : RULES_STEP_ROOT;
-  if (cursor->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (cursor->fp & 7)
+    return cursor->fp == ONSTACK_UNKNOWN_REGISTER ? ONSTACK_TRUNCATED_NO_RULE : ONSTACK_TRUNCATED_MISALIGNED;
   if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > ONSTACK_GO_RECORD_BELOW))
     return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
