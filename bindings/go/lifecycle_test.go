@@ -115,6 +115,32 @@ func TestStopAndCloseTwice(t *testing.T) {
 	}
 }
 
+// Whoever comes second waits until the profile is really over: before that, Close has nothing that it could give back.
+func TestCloseBesideStop(t *testing.T) {
+	for round := 0; round < 300 && !t.Failed(); round++ {
+		p := start(t)
+		var stopping sync.WaitGroup
+		for range 3 {
+			stopping.Go(func() {
+				if err := p.Stop(); err != nil && !errors.Is(err, onstack.ErrStopped) {
+					t.Errorf("round %d: Stop: %v", round, err)
+				}
+				if p.Stats().Running {
+					t.Errorf("round %d: running after Stop", round)
+				}
+			})
+		}
+		runtime.Gosched() // so that Close is seldom the first
+		if err := p.Close(); err != nil {
+			t.Errorf("round %d: Close: %v", round, err)
+		}
+		if _, err := p.WriteTo(io.Discard); !errors.Is(err, onstack.ErrClosed) {
+			t.Errorf("round %d: WriteTo after Close: %v", round, err)
+		}
+		stopping.Wait()
+	}
+}
+
 type brokenWriter struct{ error }
 
 func (b brokenWriter) Write([]byte) (int, error) { return 0, b.error }

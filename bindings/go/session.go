@@ -145,19 +145,19 @@ func (s *session) poll() {
 	}
 }
 
-// stop ends the session and gives its memory back; only the numbers stay. The second call returns ErrStopped.
+// stop ends the session and gives its memory back; only the numbers stay. The second call returns ErrStopped, once the
+// first is through.
 func (s *session) stop() error {
-	first := false
-	s.ending.Do(func() {
-		first = true
-		close(s.quit)
-	})
+	err := coreError("stop", int(ErrStopped))
+	s.ending.Do(func() { err = s.end() })
+	return err
+}
+
+func (s *session) end() error {
+	close(s.quit)
 	<-s.done
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !first {
-		return coreError("stop", int(ErrStopped))
-	}
 	s.stopped = time.Now()
 	err := coreError("stop", int(C.onstack_session_stop(s.handle)))
 	s.final = s.coreStats()

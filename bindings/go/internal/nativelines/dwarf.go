@@ -19,7 +19,9 @@ type call struct {
 // reader looks up the addresses of one file.
 type reader struct {
 	data   *dwarf.Data
+	info   []byte
 	tables []byte   // of lines
+	left   int      // steps that may still be taken
 	wanted []uint64 // sorted
 	calls  map[uint64][]call
 	lines  map[uint64]dwarf.LineEntry
@@ -42,12 +44,11 @@ func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
 	if debugBytes(file) > maxDebugBytes {
 		return nil
 	}
-	data, tables, err := describe(file)
+	r, err := describe(file)
 	if err != nil {
 		return nil
 	}
-	r := &reader{data: data, tables: tables, wanted: wanted, calls: map[uint64][]call{}, lines: map[uint64]dwarf.LineEntry{},
-		names: map[dwarf.Offset]call{}}
+	r.wanted = wanted
 	r.readUnits()
 	return r.frames()
 }
@@ -74,7 +75,7 @@ func (r *reader) within(low, high uint64) []uint64 {
 
 func (r *reader) inEntry(entry *dwarf.Entry) (inside []uint64) {
 	ranges, err := r.data.Ranges(entry)
-	if err != nil {
+	if err != nil || !r.spend(len(ranges)) {
 		return nil
 	}
 	for _, pair := range ranges {
@@ -83,34 +84,18 @@ func (r *reader) inEntry(entry *dwarf.Entry) (inside []uint64) {
 	return inside
 }
 
-// mostPadding is how many empty entries between two units are passed over.
-const mostPadding = 4096
-
 func (r *reader) readUnits() {
 	units := r.data.Reader()
-	// At a number that the end of a unit cuts off, debug/dwarf returns an empty entry, and another one, for ever.
-	for padding := 0; padding < mostPadding; {
-		unit, err := units.Next()
-		if err != nil || unit == nil {
-			return
+	for _, root := range roots(r.info, units.ByteOrder()) {
+		units.Seek(root)
+		if unit := r.next(units); unit != nil && unit.Tag == dwarf.TagCompileUnit && len(r.inEntry(unit)) > 0 {
+			r.readUnit(units, unit)
 		}
-		if unit.Tag == 0 {
-			padding++
-			continue
-		}
-		padding = 0
-		if unit.Tag == dwarf.TagCompileUnit && len(r.inEntry(unit)) > 0 {
-			r.readUnit(unit)
-			units.Seek(unit.Offset)
-			if _, err := units.Next(); err != nil {
-				return
-			}
-		}
-		units.SkipChildren()
 	}
 }
 
-func (r *reader) readUnit(unit *dwarf.Entry) {
+// readUnit takes the reader behind the unit's outermost entry.
+func (r *reader) readUnit(entries *dwarf.Reader, unit *dwarf.Entry) {
 	table, _ := unit.Val(dwarf.AttrStmtList).(int64)
 	if table < 0 || table > int64(len(r.tables)) || !countsFit(r.tables[table:], r.data.Reader().ByteOrder()) {
 		return
@@ -123,10 +108,9 @@ func (r *reader) readUnit(unit *dwarf.Entry) {
 	if lines != nil {
 		r.readLines(lines)
 		files = lines.Files()
+		r.spend(len(files))
 	}
-	entries := r.data.Reader()
-	entries.Seek(unit.Offset)
-	if _, err := entries.Next(); err == nil && unit.Children {
+	if unit.Children {
 		r.readEntries(entries, files)
 	}
 }
@@ -134,7 +118,7 @@ func (r *reader) readUnit(unit *dwarf.Entry) {
 // readLines notes the row of each wanted address: the last one at or before it, in a sequence that goes on behind it.
 func (r *reader) readLines(lines *dwarf.LineReader) {
 	var previous, row dwarf.LineEntry
-	for started := false; lines.Next(&row) == nil; started = !row.EndSequence {
+	for started := false; lines.Next(&row) == nil && r.spend(1); started = !row.EndSequence {
 		if started {
 			for _, address := range r.within(previous.Address, row.Address) {
 				r.lines[address] = previous
@@ -147,8 +131,8 @@ func (r *reader) readLines(lines *dwarf.LineReader) {
 // readEntries goes through what can hold functions, and into functions that hold a wanted address.
 func (r *reader) readEntries(entries *dwarf.Reader, files []*dwarf.LineFile) {
 	for depth := 1; depth > 0; {
-		entry, err := entries.Next()
-		if err != nil || entry == nil {
+		entry := r.next(entries)
+		if entry == nil {
 			return
 		}
 		enter := entry.Children
@@ -172,7 +156,7 @@ func (r *reader) readEntries(entries *dwarf.Reader, files []*dwarf.LineFile) {
 		if enter {
 			depth++
 		} else {
-			entries.SkipChildren()
+			r.skip(entries, entry)
 		}
 	}
 }

@@ -40,27 +40,32 @@ func debugName(section *elf.Section) string {
 
 // describe takes the sections that are read. elf.File.DWARF does it too, but does not show which bytes it took for the
 // line tables: a file may have several sections of a name.
-func describe(file *elf.File) (data *dwarf.Data, lines []byte, err error) {
+func describe(file *elf.File) (*reader, error) {
 	content := map[string][]byte{}
+	left := 0
 	for _, section := range file.Sections {
 		switch name := debugName(section); name {
 		case "abbrev", "info", "line", "ranges", "str", "addr", "line_str", "str_offsets", "rnglists":
-			if content[name], err = section.Data(); err != nil {
-				return nil, nil, err
+			part, err := section.Data()
+			if err != nil {
+				return nil, err
 			}
+			content[name] = part
+			left += len(part)
 		}
 	}
-	lines = content["line"]
-	data, err = dwarf.New(content["abbrev"], nil, nil, content["info"], lines, nil, content["ranges"], content["str"])
+	info, lines := content["info"], content["line"]
+	data, err := dwarf.New(content["abbrev"], nil, nil, info, lines, nil, content["ranges"], content["str"])
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, name := range []string{"addr", "line_str", "str_offsets", "rnglists"} {
 		if err := data.AddSection(".debug_"+name, content[name]); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return data, lines, nil
+	return &reader{data: data, info: info, tables: lines, left: left, calls: map[uint64][]call{},
+		lines: map[uint64]dwarf.LineEntry{}, names: map[dwarf.Offset]call{}}, nil
 }
 
 // table is what is left of a line table's header.

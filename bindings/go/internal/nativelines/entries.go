@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package nativelines
+
+import (
+	"debug/dwarf"
+	"encoding/binary"
+)
+
+// unitCompile is the type of a unit of code, where a unit says its type.
+const unitCompile = 1
+
+// roots returns the offsets of the outermost entries of units of code. debug/dwarf gets from one to the next too, but
+// decodes all of the last unit and of each unit of types on the way.
+func roots(info []byte, order binary.ByteOrder) (offsets []dwarf.Offset) {
+	t := &table{rest: info, order: order}
+	for len(t.rest) > 0 {
+		length, offsetBytes := t.unitLength()
+		at := len(info) - len(t.rest)
+		unit := t.take(length)
+		if len(unit) < 3 {
+			continue
+		}
+		header := 2 + offsetBytes + 1
+		if order.Uint16(unit) >= 5 {
+			header++
+			if unit[2] != unitCompile {
+				continue
+			}
+		}
+		offsets = append(offsets, dwarf.Offset(at+header))
+	}
+	return offsets
+}
+
+// unitLength also says how long offsets into sections are.
+func (t *table) unitLength() (length uint64, offsetBytes int) {
+	if b := t.take(4); b != nil {
+		length = uint64(t.order.Uint32(b))
+	}
+	if length != 1<<32-1 {
+		return length, 4
+	}
+	if b := t.take(8); b != nil {
+		length = t.order.Uint64(b)
+	}
+	return length, 8
+}
+
+// spend says whether that many steps were left. There are as many as bytes, four times what the files of compilers take. A
+// file whose entries share what is below them, or ranges, or lines, would be read for hours.
+func (r *reader) spend(steps int) bool {
+	r.left -= steps
+	return r.left >= 0
+}
+
+// next is nil at the end, and where entries are broken.
+func (r *reader) next(entries *dwarf.Reader) *dwarf.Entry {
+	entry, err := entries.Next()
+	if err != nil || entry == nil || !r.spend(1+len(entry.Field)) {
+		return nil
+	}
+	return entry
+}
+
+// skip goes over what is below the entry that was just read. Reader.SkipChildren calls itself for each level, and when
+// millions of them have taken up the stack, the process ends.
+func (r *reader) skip(entries *dwarf.Reader, entry *dwarf.Entry) {
+	for depth := 0; entry != nil; entry = r.next(entries) {
+		sibling, _ := entry.Val(dwarf.AttrSibling).(dwarf.Offset)
+		switch {
+		case entry.Tag == 0:
+			depth--
+		case entry.Children && sibling > entry.Offset:
+			entries.Seek(sibling)
+		case entry.Children:
+			depth++
+		}
+		if depth == 0 {
+			return
+		}
+	}
+}
