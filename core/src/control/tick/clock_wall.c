@@ -52,10 +52,16 @@
  * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
  * would leave its allocator's lock to a child of fork.
  */
+/* When a thread got its timer, and its CPU time then. */
+typedef struct wall_armed {
+  uint64_t ns, cpu_ns;
+} wall_armed;
+
 typedef struct wall_state {
   uint8_t *memory;
   size_t bytes;
   onstack_wall_mark *marks; /* by record; the looking thread's alone, until it has ended */
+  wall_armed *armed;        /* by record (atomic) */
   uint8_t *reborn;          /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
   onstack_look *look;
   uint8_t *stacks;                        /* by record */
@@ -108,13 +114,16 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   return WALL_LOOKED;
 }
 
-/* One that has begun since the session did has been blocked, or has waited, from its beginning on. */
-static void wall_begin(const wall_state *state, onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
-  const uint64_t age_ns = onstack_task_age_ns(tid);
+/* Who has not run since it got its timer has stood since then; who has begun since the session did, has been blocked, or has
+   waited, from its beginning on. */
+static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+  onstack_wall_mark *mark = &state->marks[index];
+  const uint64_t age_ns = onstack_task_age_ns(tid), armed_ns = onstack_observe(&state->armed[index].ns);
   *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
   onstack_task_name(tid, mark->name); /* of one that has ended nobody tells it */
   if (age_ns == 0 || age_ns >= now_ns - state->joined_ns) {
     onstack_task_waited(tid, &mark->runnable_ns, &mark->turns);
+    if (armed_ns != 0 && onstack_load_relaxed(&state->armed[index].cpu_ns) == cpu_ns) mark->seen_ns = armed_ns;
     return;
   }
   mark->seen_ns -= age_ns > WALL_AGE_NS / 2 + cpu_ns ? age_ns - WALL_AGE_NS / 2 : cpu_ns;
@@ -136,7 +145,7 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
       onstack_wall_gone(slot, mark, index, now_ns);
       onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
     }
-    if (mark->tid == 0) wall_begin(state, mark, tid, now_ns, cpu_ns);
+    if (mark->tid == 0) wall_begin(state, index, tid, now_ns, cpu_ns);
     if (cpu_ns == mark->cpu_ns && onstack_wall_stands(slot, mark)) {
       onstack_wall_stay(mark, now_ns - mark->seen_ns);
       mark->seen_ns = now_ns;
@@ -240,6 +249,7 @@ static void clock_wall_drop(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
   slot->runnable_ns = NULL;
   state->marks = NULL;
+  state->armed = NULL;
   state->reborn = NULL;
   if (state->memory) madvise(state->memory, state->bytes, MADV_DONTNEED);
 }
@@ -271,27 +281,35 @@ static int clock_wall_probe(int32_t signal) {
 static int clock_wall_join(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
   const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
-               reborn = ONSTACK_THREAD_RECORDS;
+               armed = ONSTACK_THREAD_RECORDS * sizeof(wall_armed), reborn = ONSTACK_THREAD_RECORDS;
   const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
                stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
   clock_wall_drop(slot); /* in the child of a fork, the parent's */
-  const int result = wall_take_memory(state, marks + waits + reborn + look + ONSTACK_THREAD_RECORDS * stride);
+  const int result = wall_take_memory(state, marks + waits + armed + reborn + look + ONSTACK_THREAD_RECORDS * stride);
   if (result < 0) return result;
   *state = (wall_state){.memory = state->memory,
                         .bytes = state->bytes,
                         .joined_ns = onstack_monotonic_ns(),
                         .marks = (onstack_wall_mark *)(void *)state->memory,
-                        .reborn = state->memory + marks + waits,
-                        .look = (onstack_look *)(void *)(state->memory + marks + waits + reborn),
-                        .stacks = state->memory + marks + waits + reborn + look,
+                        .armed = (wall_armed *)(void *)(state->memory + marks + waits),
+                        .reborn = state->memory + marks + waits + armed,
+                        .look = (onstack_look *)(void *)(state->memory + marks + waits + armed + reborn),
+                        .stacks = state->memory + marks + waits + armed + reborn + look,
                         .stride = stride};
   slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
   return 0;
 }
 
 static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  uint8_t *reborn = wall_states[slot->index].reborn;
-  if (reborn) onstack_store_relaxed(&reborn[record - slot->threads.records], (uint8_t)0); /* of who had the record before */
+  const wall_state *state = &wall_states[slot->index];
+  const size_t index = (size_t)(record - slot->threads.records);
+  uint64_t cpu_ns;
+  if (state->reborn) onstack_store_relaxed(&state->reborn[index], (uint8_t)0); /* of who had the record before */
+  if (state->armed && onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) {
+    const uint64_t now_ns = onstack_monotonic_ns();
+    onstack_store_relaxed(&state->armed[index].cpu_ns, cpu_ns);
+    onstack_publish(&state->armed[index].ns, now_ns);
+  }
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }
 
