@@ -101,20 +101,21 @@ enum Measure {
 }
 
 impl Measure {
-    /// Ticks where the profile knows them: times that are all multiples of its period. Its count of samples is another
-    /// thing, since a sample can stand for several ticks.
+    /// Of the value that is shown. A time that nobody has asked for becomes ticks where the profile knows them: times that
+    /// are all multiples of its period. Its count of samples is another thing, since a sample can stand for several ticks.
     fn of(stacks: &Stacks<'_>) -> Self {
-        let profile = stacks.profile;
-        let period_type = profile.period_type.map_or("", |value| stacks.text(value.r#type));
-        if profile.period > 0 && !period_type.is_empty() {
-            if let Some(index) = stacks.value_of_type(period_type) {
-                let whole = |sample: &Sample| sample.value.get(index).map_or(true, |v| v % profile.period == 0);
-                if profile.sample.iter().all(whole) {
-                    return Measure::Ticks { index, period: profile.period };
-                }
-            }
+        let (profile, index) = (stacks.profile, stacks.default_value());
+        let (name, unit) = stacks.value_names(index);
+        let is_waits = name == "delay"; // each of its own length
+        if stacks.named_value().is_some() || is_waits || !unit.ends_with("seconds") {
+            return Measure::Plain(index);
         }
-        Measure::Plain(stacks.value_of_type("samples").unwrap_or_else(|| stacks.default_value()))
+        let period_type = profile.period_type.map_or("", |value| stacks.text(value.r#type));
+        let whole = |sample: &Sample| sample.value.get(index).is_none_or(|v| v % profile.period == 0);
+        if profile.period > 0 && period_type == name && profile.sample.iter().all(whole) {
+            return Measure::Ticks { index, period: profile.period };
+        }
+        Measure::Plain(stacks.value_of_type("samples").unwrap_or(index))
     }
 
     fn value(&self, sample: &Sample) -> i64 {
@@ -151,6 +152,26 @@ mod tests {
         let other = profile(&[30, 15]);
         assert_eq!(Measure::of(&Stacks::new(&other)), Measure::Plain(0));
         assert_eq!(lines(&whole), [" 4"]);
+    }
+
+    #[test]
+    fn the_number_is_of_the_value_that_is_shown() {
+        let mut chosen = profile(&[30, 10]);
+        chosen.default_sample_type = 3;
+        assert_eq!(Measure::of(&Stacks::new(&chosen)), Measure::Plain(1));
+        chosen.default_sample_type = 1;
+        assert_eq!(Measure::of(&Stacks::new(&chosen)), Measure::Plain(0));
+        // Of Go's mutexes, and of ours.
+        let mut waits = profile(&[30, 10]);
+        waits.string_table = ["", "contentions", "count", "delay", "nanoseconds"].map(String::from).to_vec();
+        for (period_type, period) in [(waits.sample_type[0], 1), (waits.sample_type[1], 10)] {
+            (waits.period_type, waits.period) = (Some(period_type), period);
+            assert_eq!(Measure::of(&Stacks::new(&waits)), Measure::Plain(1));
+        }
+        let mut bytes = profile(&[30, 10]);
+        bytes.string_table[4] = "bytes".into();
+        bytes.period_type = None;
+        assert_eq!(Measure::of(&Stacks::new(&bytes)), Measure::Plain(1));
     }
 
     #[test]

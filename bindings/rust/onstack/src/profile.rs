@@ -81,7 +81,7 @@ impl Profile {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut message = ProfileMessage::decode(bytes).map_err(|damage| Error::Input(damage.into()))?;
         // The decoder takes an empty input, and text that by chance has the shape, for an empty message.
-        if message.sample_type.is_empty() || message.string_table.first().map_or(true, |first| !first.is_empty()) {
+        if message.sample_type.is_empty() || message.string_table.first().is_none_or(|first| !first.is_empty()) {
             return Err(Error::Input("it has no sample types or no string table".into()));
         }
         names::demangle_functions(&mut message);
@@ -158,7 +158,8 @@ impl Profile {
         crate::protos::from_bytes(&self.to_bytes())
     }
 
-    /// Writes folded stacks: `thread;main;f;g 12`, root first, the number in ticks, sorted.
+    /// Writes folded stacks: `thread;main;f;g 12`, root first, sorted. The number is of the value that [`Profile::show`] or the
+    /// profile itself has chosen; of a time that neither has, in ticks.
     ///
     /// # Errors
     /// [`Error::Output`] when `writer` fails.

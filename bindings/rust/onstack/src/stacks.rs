@@ -46,13 +46,17 @@ impl<'a> Stacks<'a> {
         self.profile.sample_type.iter().position(|value| self.text(value.r#type) == name)
     }
 
-    /// The index of the values that the profile wants to be shown: the last ones unless it says otherwise.
-    pub(crate) fn default_value(&self) -> usize {
-        let named = match self.text(self.profile.default_sample_type) {
+    /// The index of the values that the profile says it wants to be shown.
+    pub(crate) fn named_value(&self) -> Option<usize> {
+        match self.text(self.profile.default_sample_type) {
             "" => None,
             name => self.value_of_type(name),
-        };
-        named.unwrap_or(self.profile.sample_type.len().saturating_sub(1))
+        }
+    }
+
+    /// The index of the values that are shown: the last ones unless the profile says otherwise.
+    pub(crate) fn default_value(&self) -> usize {
+        self.named_value().unwrap_or(self.profile.sample_type.len().saturating_sub(1))
     }
 
     /// Type and unit of the values of that index.
