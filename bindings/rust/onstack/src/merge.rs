@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 use crate::message::{Function, Label, Line, Location, Mapping, ProfileMessage, Sample};
 use crate::profile::Profile;
 
+/// Mapping, address, and the function and line of each inlined frame.
+type Place = (u64, u64, Vec<(u64, i64)>);
+
 /// Puts profiles together. Each sample says by labels which process it is of: `process`, the program's name, and
 /// `process_id`.
 #[derive(Default)]
@@ -16,7 +19,7 @@ pub struct Merge {
     strings: HashMap<String, i64>,
     mappings: HashMap<(i64, i64, u64, u64), (u64, u64)>,
     functions: HashMap<(i64, i64, i64, i64), u64>,
-    locations: HashMap<(u64, u64, Vec<(u64, i64)>), u64>,
+    locations: HashMap<Place, u64>,
     comments: Vec<Comment>,
     /// Of each profile its first sample, and when it began.
     starts: Vec<(usize, i64)>,
@@ -115,6 +118,8 @@ impl Merge {
             self.message.sample_type = types;
             self.message.period_type = period_type;
             self.message.period = from.period;
+            self.message.drop_frames = self.intern(from.text(from.drop_frames));
+            self.message.keep_frames = self.intern(from.text(from.keep_frames));
             self.message.default_sample_type = self.intern(from.text(from.default_sample_type));
             self.message.time_nanos = from.time_nanos;
         } else if names(from) != names(&self.message) {
@@ -311,6 +316,19 @@ mod tests {
         assert_eq!(times.collect::<Vec<_>>(), [3, 3 + 0x4000 / 1000, 3 + 0x4000 / 1000]);
         // What was merged is a profile like others.
         assert_eq!(Profile::read(&merged.to_bytes()[..]).unwrap().message, merged.message);
+    }
+
+    /// Of a heap profile they are the allocator's own.
+    #[test]
+    fn frames_that_are_left_out_stay_so() {
+        let mut one = profile(0x5000, "b1", "");
+        (one.message.drop_frames, one.message.keep_frames) = (5, 6);
+        let mut merge = Merge::default();
+        merge.add(&one, 1).unwrap();
+        let merged = merge.finish().unwrap();
+        assert_eq!(merged.top(), one.top());
+        let text = |index| merged.message.text(index);
+        assert_eq!((text(merged.message.drop_frames), text(merged.message.keep_frames)), ("f", "main"));
     }
 
     #[test]
