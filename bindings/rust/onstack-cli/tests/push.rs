@@ -309,6 +309,32 @@ fn a_connection_that_breaks_is_made_again() {
     assert!(message.contains("refused") && message.contains("gave up after 2 tries"), "{message}");
 }
 
+/// It says so where the server is away.
+#[test]
+fn a_proxy_without_a_server_is_asked_again() {
+    let path = file("proxy.pb", &profile().encode_to_vec());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut byte = [0];
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            assert!(head.starts_with(b"CONNECT "));
+            let _ = write!(stream, "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    let mut command = command(address, &["--retries", "1", &path]);
+    command.env("all_proxy", format!("http://{address}")).env_remove("no_proxy").env_remove("NO_PROXY");
+    let output = command.output().unwrap();
+    let message = text(&output.stderr);
+    assert!(message.contains("502") && message.contains("gave up after 2 tries"), "{message}");
+}
+
 #[test]
 fn a_server_that_never_answers_is_left() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

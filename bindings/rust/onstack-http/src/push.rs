@@ -93,11 +93,12 @@ impl Pusher {
     fn end(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         // In the child of a fork the thread is not there; and a report may drop its own pusher.
-        if self.process != onstack::process::number() || self.events.send(Event::Stop).is_err() {
+        if self.process != onstack::process::number() {
             return;
         }
-        if thread.thread().id() != thread::current().id() {
-            let _ = thread.join();
+        let _ = self.events.send(Event::Stop); // one that a panic has ended hears nothing
+        if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+            log::error!(target: "onstack_http", "the pusher has ended by a panic: what was sampled since then is lost");
         }
     }
 }

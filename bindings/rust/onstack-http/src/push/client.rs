@@ -112,7 +112,9 @@ impl Client {
             }
             Error::Io(error) => passing(error.to_string()),
             Error::HostNotFound => passing("there is no such host".into()),
-            Error::ConnectionFailed | Error::BodyStalled | Error::Protocol(_) => passing(error.to_string()),
+            Error::ConnectionFailed | Error::ConnectProxyFailed(_) | Error::BodyStalled | Error::Protocol(_) => {
+                passing(error.to_string())
+            }
             error => Failure { text: error.to_string(), kind: Kind::Final },
         }
     }

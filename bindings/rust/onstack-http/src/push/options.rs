@@ -19,6 +19,8 @@ use crate::profiling::Profiling;
 
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+/// Clocks have no moment that is `Duration::MAX` away: a hundred years stand for all that is longer.
+const MOST_TIME: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 pub(super) type Report = Box<dyn FnMut(&PushEvent) + Send>;
 
@@ -91,21 +93,21 @@ impl PushOptions {
     /// Between two profiles, from 1 s on; 15 s unless set.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval;
+        self.interval = interval.min(MOST_TIME);
         self
     }
 
     /// Of a request; 10 s unless set.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(MOST_TIME);
         self
     }
 
     /// For what waits when the pusher has been stopped and the last profile is made; 5 s unless set.
     #[must_use]
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {
-        self.flush_timeout = timeout;
+        self.flush_timeout = timeout.min(MOST_TIME);
         self
     }
 

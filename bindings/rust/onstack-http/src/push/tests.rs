@@ -285,6 +285,20 @@ fn retry_after_holds_at_the_end() {
     assert!(server.requests() == 1 && stats.dropped > 0, "{stats:?}");
 }
 
+/// Clocks end before the longest of all durations.
+#[test]
+fn times_may_be_without_end() {
+    let server = Ingest::new(|_| Reply::Take);
+    let p = push(&server.url(), |setting| {
+        let options = std::mem::replace(&mut setting.options, PushOptions::new("", ""));
+        let options = options.interval(Duration::MAX).timeout(Duration::MAX).flush_timeout(Duration::MAX);
+        setting.times = Times::of(&options);
+        setting.options = options;
+    });
+    let (stats, _) = p.end();
+    assert_eq!((stats.taken, stats.sent), (1, 1));
+}
+
 /// What is sent at the end is what waits, and the last.
 #[test]
 fn the_end_sends_what_waits() {
