@@ -17,7 +17,7 @@ use onstack::plain::Plain;
 use regex_lite::Regex;
 
 use crate::failure::Failure;
-use crate::{input, output};
+use crate::{input, output, signals};
 use measured::Measured;
 
 #[derive(Args)]
@@ -74,6 +74,7 @@ enum Cost {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    signals::await_children();
     prepare(&arguments.output)?;
     let scratch = output::scratch(&arguments.output.join("programs"))?;
     let mut benchmarks = match &arguments.tool {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use onstack::plain::Plain;
+
 /// A sentence for people that begins with the file's name.
 #[derive(Debug)]
 pub struct Failure {
@@ -41,8 +43,9 @@ impl Failure {
     }
 }
 
+/// On one line: it quotes names from files that anybody made.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        Plain(&self.text).fmt(f)
     }
 }

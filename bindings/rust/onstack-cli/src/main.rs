@@ -24,6 +24,7 @@ mod push;
 mod record;
 mod report;
 mod shape;
+mod signals;
 mod status;
 mod terminal;
 mod timeline;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a program with the profiler preloaded into it.
 
-use std::ffi::{c_int, OsString};
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
-use std::{fs, io, mem, ptr, thread};
+use std::{fs, io, mem, thread};
 
 use clap::Args;
 use onstack::{Profile, Summary};
@@ -16,7 +15,7 @@ use crate::failure::Failure;
 use crate::format::{Format, Resource};
 use crate::live::{panel, Live};
 use crate::status::Status;
-use crate::{children, output, preload, program};
+use crate::{children, output, preload, program, signals};
 
 /// The program's own code is passed on (128 and its number when a signal ended it); 127: no such program; 126: it cannot
 /// be profiled like this; 1: there is no profile.
@@ -108,7 +107,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         None => command.env_remove("ONSTACK_UNWINDER"),
     };
     // A person's interrupt is for the program; this one stays to take the profile.
-    stand_back();
+    signals::stand_back(&mut command);
     let started = Instant::now();
     let child = command.spawn().map_err(|error| Failure::of_program(&path, 126, format!("cannot be run: {error}")))?;
     let process = child.id();
@@ -150,11 +149,11 @@ fn source(arguments: &Arguments, command: &mut Command) {
 
 /// How the program ended, and the CPU time that it and the children used which it awaited.
 fn wait(child: &Child, live: &mut Live, started: Instant) -> io::Result<(ExitStatus, Duration)> {
-    attend(child.id() as i32);
+    signals::attend(child.id() as i32);
     let mut shown = Instant::now();
     loop {
         if let Some(ended) = try_wait(child)? {
-            CHILD.store(0, Ordering::Relaxed);
+            signals::forget();
             return Ok(ended);
         }
         if shown.elapsed() >= Duration::from_secs(1) {
@@ -310,53 +309,4 @@ fn tell_of_the_end(summary: &Summary, used: Duration) {
 fn code(ended: ExitStatus) -> ExitCode {
     let code = ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
-}
-
-/// The program that runs; 0: none.
-static CHILD: AtomicI32 = AtomicI32::new(0);
-/// A signal that came before there was one; 0: none.
-static EARLY: AtomicI32 = AtomicI32::new(0);
-
-extern "C" fn pass_on(signal: c_int) {
-    let child = CHILD.load(Ordering::SeqCst);
-    if child > 0 {
-        // SAFETY: sends a signal to the child, which has not been awaited yet; allowed in a signal handler.
-        unsafe { libc::kill(child, signal) };
-    } else {
-        EARLY.store(signal, Ordering::SeqCst);
-    }
-}
-
-/// From here on the program gets what is sent to this one, and what was sent while it was made.
-fn attend(child: i32) {
-    CHILD.store(child, Ordering::SeqCst);
-    let signal = EARLY.swap(0, Ordering::SeqCst);
-    if signal > 0 {
-        pass_on(signal);
-    }
-}
-
-extern "C" fn nothing(_: c_int) {}
-
-/// Handlers and not SIG_IGN: the program would inherit that. It does inherit what is ignored already (nohup), and nobody
-/// is to be told of such a signal.
-fn stand_back() {
-    // A terminal sends the first two to the program as well.
-    let both: [(c_int, extern "C" fn(c_int)); 4] =
-        [(libc::SIGINT, nothing), (libc::SIGQUIT, nothing), (libc::SIGTERM, pass_on), (libc::SIGHUP, pass_on)];
-    for (signal, handler) in both {
-        if !is_ignored(signal) {
-            // SAFETY: both handlers do nothing but what is allowed in one.
-            unsafe { libc::signal(signal, handler as usize) };
-        }
-    }
-}
-
-fn is_ignored(signal: c_int) -> bool {
-    let mut now = mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks for the action and changes none; all zeroes are one.
-    unsafe {
-        libc::sigaction(signal, ptr::null(), now.as_mut_ptr());
-        now.assume_init().sa_sigaction == libc::SIG_IGN
-    }
 }

@@ -151,7 +151,7 @@ impl Stack<'_> {
 
     /// Whether it was met on a processor: that of a profile of real time says so.
     pub fn runs(&self) -> bool {
-        self.label("state").map_or(true, |state| state == "running")
+        self.label("state").is_none_or(|state| state == "running")
     }
 }
 

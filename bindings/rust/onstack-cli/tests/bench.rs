@@ -4,6 +4,7 @@
 mod preloaded;
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -72,6 +73,21 @@ fn onstack(arguments: &[&str], directory: &Path) -> Output {
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
+}
+
+/// As some supervisors start programs.
+#[test]
+fn tools_are_awaited_where_the_ends_of_children_are_ignored() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    command.args(["bench", "go", "./nothing"]).current_dir(directory("bench-ignored"));
+    let ignore = || {
+        // SAFETY: allowed between fork and exec; sets no handler.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        Ok(())
+    };
+    // SAFETY: as above.
+    let output = unsafe { command.pre_exec(ignore) }.output().unwrap();
+    assert!(text(&output.stderr).contains("go: failed: exit status"), "{}", text(&output.stderr));
 }
 
 /// An empty directory.

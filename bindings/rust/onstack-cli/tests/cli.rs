@@ -85,6 +85,32 @@ fn what_a_terminal_would_obey_is_shown_and_not_done() {
 }
 
 #[test]
+fn errors_do_nothing_to_a_terminal_either() {
+    let mut profile = Profile::decode(&profile()[..]).unwrap();
+    profile.string_table[1] += "\u{1b}]0;title\u{7}\n";
+    let path = file("evil-type.pb", &profile.encode_to_vec());
+    let refused = onstack(&["top", "--sample-type", "none", &path]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("samples\\u{1b}]0;title\\u{7}\\u{a}, cpu"), "{said:?}");
+    assert!(!said.trim_end().contains(char::is_control), "{said:?}");
+}
+
+#[test]
+fn a_picture_is_of_the_chosen_value() {
+    let mut profile = Profile::decode(&profile()[..]).unwrap();
+    for sample in &mut profile.sample {
+        sample.value[0] = 7;
+    }
+    let path = file("chosen.pb", &profile.encode_to_vec());
+    let samples = onstack(&["convert", "--format", "folded", "--sample-type", "samples", &path]);
+    assert_eq!(text(&samples.stdout), "main;cold 7\nmain;hot 7\nmain;libx.so+0x12 7\n");
+    let cpu = onstack(&["convert", "--format", "folded", "--sample-type", "cpu", &path]);
+    assert_eq!(text(&cpu.stdout), "main;cold 20000000\nmain;hot 60000000\nmain;libx.so+0x12 20000000\n");
+    let drawn = onstack(&["flamegraph", "--sample-type", "cpu", &path]);
+    assert!(text(&drawn.stdout).contains("60,000,000 samples"), "{}", text(&drawn.stdout));
+}
+
+#[test]
 fn top_lists_functions_and_the_share_with_names() {
     for (name, bytes) in [("top.pb", profile()), ("top.pb.gz", gzip(&profile()))] {
         let output = onstack(&["top", &file(name, &bytes)]);

@@ -4,11 +4,14 @@
 mod pprof;
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::ptr;
 
 use onstack::Profile;
 
@@ -273,6 +276,94 @@ int main(void) {
     assert_eq!(ended.status.code(), Some(5), "{}", message(&ended));
 }
 
+/// As some supervisors leave it: children are not awaited then, unless their parent says otherwise.
+#[test]
+fn the_end_is_known_where_the_ends_of_children_are_ignored() {
+    let source = r#"
+#include <signal.h>
+#include <stddef.h>
+int main(void) {
+  struct sigaction action;
+  sigaction(SIGCHLD, NULL, &action);
+  return action.sa_handler == SIG_IGN ? 7 : 8;
+}"#;
+    let program = compile("ignores-children", source, &[]);
+    for (action, code) in [(libc::SIG_IGN, 7), (libc::SIG_DFL, 8)] {
+        let mut command = onstack();
+        command.args(["record", "-o"]).arg(place("sigchld.pb.gz")).arg("--preload").arg(stand_in());
+        command.arg("--").arg(&program);
+        let ended = under(&mut command, libc::SIGCHLD, action).output().unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{}", message(&ended));
+    }
+}
+
+/// What the command finds for this signal when it starts.
+fn under(command: &mut Command, signal: i32, action: libc::sighandler_t) -> &mut Command {
+    let set = move || {
+        // SAFETY: allowed between fork and exec; sets no handler.
+        unsafe { libc::signal(signal, action) };
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { command.pre_exec(set) }
+}
+
+/// A program under the command; it has begun, ends after the first SIGINT or SIGQUIT, and says their sum.
+fn interruptible(name: &str, prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Child {
+    let source = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile sig_atomic_t sum;
+static void note(int signal) { sum += signal; }
+int main(void) {
+  signal(SIGINT, note);
+  signal(SIGQUIT, note);
+  puts("ready");
+  fflush(stdout);
+  for (int i = 0; i < 300 && !sum; i++) usleep(100000);
+  usleep(200000);
+  return sum;
+}"#;
+    let mut command = onstack();
+    command.args(["record", "-q", "-o"]).arg(place(&format!("{name}.pb.gz"))).arg("--preload").arg(stand_in());
+    command.arg("--").arg(compile(name, source, &[])).stdout(Stdio::piped());
+    under(&mut command, libc::SIGINT, libc::SIG_DFL);
+    under(&mut command, libc::SIGQUIT, libc::SIG_DFL);
+    // SAFETY: what the tests below do is allowed between fork and exec.
+    let mut child = unsafe { command.pre_exec(prepare) }.spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    child
+}
+
+#[test]
+fn a_process_that_interrupts_the_command_reaches_the_program() {
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        let mut child = interruptible("interrupted", || Ok(()));
+        // SAFETY: a signal to a child that was not awaited.
+        unsafe { libc::kill(child.id() as i32, signal) };
+        assert_eq!(child.wait().unwrap().code(), Some(signal));
+    }
+}
+
+/// It sends to the program as well.
+#[test]
+fn a_terminal_that_interrupts_reaches_the_program_once() {
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: both places are filled in, and nothing else is given.
+    let made = unsafe { libc::openpty(&mut ours, &mut theirs, ptr::null_mut(), ptr::null(), ptr::null()) };
+    assert_eq!(made, 0);
+    // SAFETY: the call made it, and nobody else has it.
+    let mut ours = unsafe { File::from_raw_fd(ours) };
+    let mut child = interruptible("interrupted-once", move || {
+        // SAFETY: two calls of the kernel, with the descriptor from above.
+        let is_ours = unsafe { libc::setsid() >= 0 && libc::ioctl(theirs, libc::TIOCSCTTY, 0) == 0 };
+        is_ours.then_some(()).ok_or_else(io::Error::last_os_error)
+    });
+    ours.write_all(b"\x03").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(libc::SIGINT));
+}
+
 #[test]
 fn another_profilers_signal_does_not_wait() {
     // The stand-in does as the preload: with that variable it would begin when the signal comes.
@@ -300,7 +391,7 @@ fn a_signal_to_end_reaches_the_program_whenever_it_comes() {
             .arg("--preload")
             .arg(stand_in())
             .args(["--", "sleep", "5"])
-            .stderr(std::process::Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         std::thread::sleep(std::time::Duration::from_micros(instant * 100));

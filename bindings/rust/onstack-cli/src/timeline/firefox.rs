@@ -119,7 +119,7 @@ impl Writer<'_, '_> {
         for point in points {
             let stack = *stacks.entry(point.stack).or_insert_with(|| self.stack(thread, point.stack));
             let begin = point.at.saturating_sub(point.lasts);
-            if until.map_or(true, |until| begin - until > self.timeline.period) {
+            if until.is_none_or(|until| begin - until > self.timeline.period) {
                 self.profile.add_sample(thread, timestamp(begin), None, CpuDelta::ZERO, 0);
             }
             let runs = self.timeline.is_cpu || self.timeline.stacks[point.stack].runs();
@@ -169,7 +169,7 @@ pub fn bytes(timeline: &Timeline<'_>, title: &str) -> Vec<u8> {
     let mut process = None;
     for track in &timeline.tracks {
         let key = (&track.process, track.process_id);
-        if process.as_ref().map_or(true, |&(known, _)| known != key) {
+        if process.as_ref().is_none_or(|&(known, _)| known != key) {
             let name = Plain(track.process_title(timeline)).to_string();
             process = Some((key, writer.profile.add_process(&name, track.process_id, timestamp(0))));
         }
