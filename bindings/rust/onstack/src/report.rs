@@ -68,8 +68,7 @@ impl ReportBuilder<'_> {
     pub fn build_unresolved(&self) -> Result<UnresolvedReport> {
         self.of_ticks()?;
         let interval = self.guard.look()?;
-        let profile = self.guard.write(&interval, false)?;
-        let timing = self.timing(&interval);
+        let (timing, profile) = self.written(&interval, false)?;
         let data = resolve::unresolved(&profile.message, timing.start_time);
         Ok(UnresolvedReport { data, timing, profile })
     }
@@ -83,15 +82,16 @@ impl ReportBuilder<'_> {
     }
 
     fn resolved(&self, interval: &Interval) -> Result<Report> {
-        let profile = self.guard.write(interval, true)?;
-        let timing = self.timing(interval);
+        let (timing, profile) = self.written(interval, true)?;
         let data = resolve::stacks(&profile.message, timing.start_time, self.post_processor.as_deref());
         Ok(Report { data, timing, context: resolve::context(profile.message) })
     }
 
-    fn timing(&self, interval: &Interval) -> ReportTiming {
+    /// The duration ends before names are looked up, which takes a while.
+    fn written(&self, interval: &Interval, names: bool) -> Result<(ReportTiming, Profile)> {
         let (frequency, duration) = (self.guard.frequency(), self.guard.duration(interval));
-        ReportTiming { frequency, start_time: interval.start, duration }
+        let timing = ReportTiming { frequency, start_time: interval.start, duration };
+        Ok((timing, self.guard.write(interval, names)?))
     }
 }
 

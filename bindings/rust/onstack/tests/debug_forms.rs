@@ -77,7 +77,7 @@ fn load(library: &Path) -> Burn {
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
-        let symbol = libc::dlsym(handle, b"burn\0".as_ptr().cast());
+        let symbol = libc::dlsym(handle, c"burn".as_ptr());
         assert!(!symbol.is_null());
         std::mem::transmute::<*mut libc::c_void, Burn>(symbol)
     }

@@ -32,7 +32,7 @@ fn the_library_that_cuts_stacks_is_named_with_an_advice() {
     // SAFETY: strings that live during the calls; the symbol is the function of SOURCE, whose library is never closed.
     let spoil = unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-        let symbol = libc::dlsym(handle, b"spoil\0".as_ptr().cast());
+        let symbol = libc::dlsym(handle, c"spoil".as_ptr());
         assert!(!symbol.is_null());
         std::mem::transmute::<*mut libc::c_void, extern "C" fn(u64) -> u64>(symbol)
     };

@@ -115,6 +115,15 @@ fn unresolved_profiles_have_addresses_mappings_and_no_names() {
     assert!(back.total > 0 && back.files.iter().any(|(file, _)| file.starts_with("shape-")), "{back}");
 }
 
+/// Names take time in which nothing of the report was sampled.
+#[test]
+fn the_duration_ends_before_the_profile_is_written() {
+    let _alone = alone();
+    let guard = ProfilerGuard::new(200).unwrap();
+    let report = guard.report().build_unresolved().unwrap();
+    assert!(report.timing.duration <= report.profile().duration(), "{report:?}: {:?}", report.timing);
+}
+
 /// What is taken one after the other, while samples arrive, is all there is.
 #[test]
 fn report_and_clear_loses_nothing() {
