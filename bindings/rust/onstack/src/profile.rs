@@ -33,6 +33,8 @@ pub struct Profile {
 /// What a compressed profile may become: some bytes, and so many for each of its own. True ones have three to twenty.
 const SMALL_BYTES: u64 = 1 << 20;
 const MOST_EXPANSION: u64 = 128;
+/// Of a stack. Each has a name of its own where it is shown, and takes one byte in a file.
+const MOST_FRAMES: usize = 1 << 16;
 
 impl Profile {
     /// Bytes that [`Profile::read`] takes at most, as they come and unpacked: 512 MiB. The largest profiles of real programs
@@ -83,6 +85,11 @@ impl Profile {
         // The decoder takes an empty input, and text that by chance has the shape, for an empty message.
         if message.sample_type.is_empty() || message.string_table.first().is_none_or(|first| !first.is_empty()) {
             return Err(Error::Input("it has no sample types or no string table".into()));
+        }
+        if let Some(deep) =
+            message.sample.iter().map(|sample| sample.location_id.len()).find(|&frames| frames > MOST_FRAMES)
+        {
+            return Err(Error::Input(format!("it has a stack of {deep} frames; {MOST_FRAMES} are the most")));
         }
         names::demangle_functions(&mut message);
         Ok(Self { message })
@@ -445,6 +452,19 @@ mod tests {
         let bomb = encoder.finish().unwrap();
         assert!(bomb.len() < 40_000, "{}", bomb.len());
         assert!(matches!(Profile::read(&bomb[..]), Err(Error::Input(why)) if why.contains("128 times")));
+    }
+
+    #[test]
+    fn a_stack_without_an_end_is_refused() {
+        let mut deep = message();
+        deep.sample[0].location_id = vec![1; MOST_FRAMES];
+        let mut bytes = Vec::new();
+        deep.encode(&mut bytes);
+        assert!(Profile::read(&bytes[..]).is_ok());
+        deep.sample[0].location_id.push(1);
+        bytes.clear();
+        deep.encode(&mut bytes);
+        assert!(matches!(Profile::read(&bytes[..]), Err(Error::Input(why)) if why.contains("65537 frames")));
     }
 
     #[test]
