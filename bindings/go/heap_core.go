@@ -7,16 +7,43 @@ package onstack
 import (
 	"errors"
 	"io"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 )
 
-// nativeHeap is the profile with ClockHeap that was started last and is not closed.
-var nativeHeap atomic.Pointer[profileState]
+// nativeHeaps are the profiles with ClockHeap that are not closed, in the order of their starts.
+var nativeHeaps struct {
+	sync.Mutex
+	open []*profileState
+}
+
+func openNativeHeap(state *profileState) {
+	nativeHeaps.Lock()
+	defer nativeHeaps.Unlock()
+	nativeHeaps.open = append(nativeHeaps.open, state)
+}
+
+// closeNativeHeap does nothing for a profile of another clock.
+func closeNativeHeap(state *profileState) {
+	nativeHeaps.Lock()
+	defer nativeHeaps.Unlock()
+	nativeHeaps.open = slices.DeleteFunc(nativeHeaps.open, func(s *profileState) bool { return s == state })
+}
+
+// nativeHeap is the one that was started last; nil: there is none.
+func nativeHeap() *profileState {
+	nativeHeaps.Lock()
+	defer nativeHeaps.Unlock()
+	if len(nativeHeaps.open) == 0 {
+		return nil
+	}
+	return nativeHeaps.open[len(nativeHeaps.open)-1]
+}
 
 // writeNativeHeap writes its pprof profile; false: there is none. What is younger does not count as in use.
 func writeNativeHeap(w io.Writer, age time.Duration) (bool, error) {
-	state := nativeHeap.Load()
+	state := nativeHeap()
 	if state == nil {
 		return false, nil
 	}

@@ -68,7 +68,7 @@ func (s *session) memoryText() ([]byte, error) {
 
 // memory is the account with the heap profile that runs, if one does.
 func memory() ([]byte, error) {
-	if state := nativeHeap.Load(); state != nil {
+	if state := nativeHeap(); state != nil {
 		return state.session.memoryText()
 	}
 	return memoryLines(nil)

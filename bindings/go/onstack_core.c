@@ -8988,13 +8988,35 @@ ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
 #endif
 
+/* ---- core/src/base/clock_ns.h ---- */
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry.c). */
+#ifndef ONSTACK_BASE_CLOCK_NS_H
+#define ONSTACK_BASE_CLOCK_NS_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
+
+#endif
+
 #include <signal.h>
 #include <sys/prctl.h>
 
-/* What every allocation looks at. Written by start and stop; the number publishes the rest. */
-static onstack_heap_state heap_state;
+/* What every allocation looks at. Written by start and stop; the number publishes the rest, and a thread that reads it late may
+   find the marks of before the first start. */
+static const uint8_t heap_no_marks;
+static onstack_heap_state heap_state = {.marks = &heap_no_marks};
 
 static struct {
+  uint64_t seed; /* the session's: a child of fork has its parent's threads' generators */
+  int32_t pid;
   uint32_t interval;
   uint32_t generation; /* of the slot */
   uint32_t last;       /* the number given out last */
@@ -9007,8 +9029,9 @@ static struct {
  */
 typedef struct heap_thread {
   uint64_t left;          /* bytes before the one that is sampled next */
-  uint64_t random;        /* 0: not seeded */
+  uint64_t random, seed;  /* the generator, and from what session's seed it began */
   uint32_t number;        /* of the session that `left` belongs to */
+  uint32_t drawn;         /* of the session of the last distance */
   uint32_t known;         /* of the session that `record` and `tid` belong to */
   uint32_t tid;           /* a child of fork has another; it has another session, too */
   onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
@@ -9020,6 +9043,8 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
   onstack_store_relaxed(&heap.slot, slot);
   onstack_store_relaxed(&heap.interval, interval);
   onstack_store_relaxed(&heap.generation, slot->generation);
+  onstack_store_relaxed(&heap.pid, onstack_sys_getpid());
+  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)onstack_sys_getpid() << 40));
   /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
   onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
   onstack_publish(&heap_state.mask, onstack_live_filter_mask());
@@ -9031,15 +9056,20 @@ void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0
 
 const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
 
-/* The calling thread's generator. */
+/* The calling thread's generator; never 0, which would stay. */
 static uint64_t *heap_random(void) {
-  if (heap_own.random == 0)
-    heap_own.random = onstack_draw_mix((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32);
+  const uint64_t seed = onstack_load_relaxed(&heap.seed);
+  if (heap_own.random == 0 || heap_own.seed != seed) {
+    heap_own.random = onstack_draw_mix(seed ^ (uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32) | 1;
+    heap_own.seed = seed;
+  }
   return &heap_own.random;
 }
 
 uint64_t onstack_heap_distance(void) {
-  if (onstack_observe(&heap_state.number) == 0) return 0;
+  const uint32_t number = onstack_observe(&heap_state.number);
+  if (number == 0) return 0;
+  heap_own.drawn = number;
   const uint32_t interval = onstack_load_relaxed(&heap.interval);
   return interval > 1 ? onstack_draw_distance(heap_random(), interval) : 0;
 }
@@ -9076,11 +9106,18 @@ static void heap_name(uint64_t name[2]) {
 /*
  * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
  * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
- * ended: housekeeping corrects it within a second.
+ * ended: housekeeping corrects it within a second. A child of vfork has its parent's memory, and an id that is gone soon: it is
+ * nobody that one would meet again.
  */
 static void heap_meet(onstack_slot *slot, uint32_t number) {
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  const int32_t pid = onstack_load_relaxed(&heap.pid);
   uint64_t name[2];
+  if (onstack_sys_getpid() != pid) {
+    heap_own.record = NULL;
+    heap_own.tid = (uint32_t)pid;
+    return;
+  }
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
     heap_name(name);
@@ -9141,7 +9178,7 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
   const uint32_t number = onstack_observe(&heap_state.number);
   onstack_source_visit visit;
-  if (!address || number == 0) return;
+  if (!address || number == 0 || heap_own.drawn != number) return; /* it was due in a session that is over */
   const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
   if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
@@ -9197,24 +9234,23 @@ typedef uint64_t __attribute__((may_alias)) live_word;
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
 
-/* Twice as many places as objects: a window of 32 is then full once in many millions of times. */
+/* Twice as many places as objects: with all of those in use three windows of ten thousand are full. */
 int onstack_live_make(uint32_t objects) {
   onstack_live_table *live = &onstack_live;
   size_t places = 2 * ONSTACK_LIVE_WINDOW;
   while (places < 2 * (size_t)objects) places *= 2;
   const size_t bytes = places * LIVE_PLACE_BYTES;
+  void *memory = live->memory;
   if (live->bytes < bytes) {
     /* A smaller one stays mapped, without pages: a thread that was late may still read it. */
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -ENOMEM;
     onstack_own_memory_keeps(memory, bytes);
-    live->memory = memory;
-    live->bytes = bytes;
   } else {
     places = live->mask + (size_t)1;
-    madvise(live->memory, live->bytes, MADV_DONTNEED); /* in the child of a fork it has the parent's */
+    madvise(memory, live->bytes, MADV_DONTNEED); /* in the child of a fork it has the parent's */
   }
-  uint64_t *addresses = live->memory;
+  uint64_t *addresses = memory;
   onstack_live_note *notes = (onstack_live_note *)(void *)(addresses + places);
   uint8_t *states = (uint8_t *)(notes + places);
   onstack_store_relaxed(&live->addresses, addresses);
@@ -9225,6 +9261,8 @@ int onstack_live_make(uint32_t objects) {
   onstack_store_relaxed(&live->reused, (uint64_t)0);
   onstack_store_relaxed(&live->untracked, (uint64_t)0);
   onstack_publish(&live->mask, (uint32_t)places - 1);
+  live->memory = memory; /* last: a fork copies a table that is whole, or makes its own */
+  if (live->bytes < bytes) live->bytes = bytes;
   return 0;
 }
 
@@ -9244,10 +9282,12 @@ static void live_filter_add(uint64_t address, uint8_t difference) {
   while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
 }
 
+/* The state first: of a place that is found live this address is that of then or of later, when only who calls may have put
+   it there. The other way round another block, which has come to the place since, would be taken for it. */
 static uint32_t live_find(uint64_t address) {
   const uint32_t home = live_home(address);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
-    if (onstack_load_relaxed(&LIVE(addresses)[place]) == address && onstack_observe(&LIVE(states)[place]) == LIVE_LIVE)
+    if (onstack_observe(&LIVE(states)[place]) == LIVE_LIVE && onstack_load_relaxed(&LIVE(addresses)[place]) == address)
       return place;
   return ONSTACK_LIVE_NONE;
 }
@@ -12396,24 +12436,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker
  * as those of a timer on the blocked time would. The time that a thread waited for a processor goes to the stack of its next
  * tick, or to the one where it is blocked.
  */
-/* ---- core/src/base/clock_ns.h ---- */
-/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry.c). */
-#ifndef ONSTACK_BASE_CLOCK_NS_H
-#define ONSTACK_BASE_CLOCK_NS_H
-
-#include <stdint.h>
-#include <time.h>
-
-static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
-
-#endif
-
 /* ---- core/src/control/tick/wall_account.h ---- */
 /*
  * The account of a thread on the clock `wall`: how long it was blocked and where, as looks tell it, and the samples of that

@@ -62,7 +62,7 @@ func Start(opts ...Option) (*Profile, error) {
 		return nil, err
 	}
 	if c.clock == ClockHeap {
-		nativeHeap.Store(state)
+		openNativeHeap(state)
 	}
 	p := &Profile{state}
 	runtime.AddCleanup(p, func(state *profileState) { state.close() }, state)
@@ -93,7 +93,7 @@ func (s *profileState) close() error {
 	if s.table == nil {
 		return ErrClosed
 	}
-	nativeHeap.CompareAndSwap(s, nil)
+	closeNativeHeap(s)
 	C.onstack_profile_free(s.table)
 	s.table = nil
 	return nil

@@ -111,6 +111,29 @@ func TestOneProfileOfBothHeaps(t *testing.T) {
 	}
 }
 
+// A newer profile that is closed leaves the older one, which was stopped.
+func TestTheOlderProfileComesBack(t *testing.T) {
+	older, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer older.Close()
+	leaks()
+	if err := older.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	newer, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := sum(write(t), "inuse_space", "native", "leaktest_keep", "nativeheap_test.leaks"); got != 1000*1000 {
+		t.Errorf("%d bytes in use by leaks, not 1000000", got)
+	}
+}
+
 // The account adds up, knows Go's memory and the native one, and is in the profile.
 func TestMemory(t *testing.T) {
 	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1000))

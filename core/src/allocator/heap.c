@@ -3,6 +3,7 @@
 
 #include "allocator/draw.h"
 #include "allocator/live.h"
+#include "base/clock_ns.h"
 #include "handler/tick/own_threads.h"
 #include "handler/tick/record.h"
 #include "handler/unwind/arch.h"
@@ -10,10 +11,14 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-/* What every allocation looks at. Written by start and stop; the number publishes the rest. */
-static onstack_heap_state heap_state;
+/* What every allocation looks at. Written by start and stop; the number publishes the rest, and a thread that reads it late may
+   find the marks of before the first start. */
+static const uint8_t heap_no_marks;
+static onstack_heap_state heap_state = {.marks = &heap_no_marks};
 
 static struct {
+  uint64_t seed; /* the session's: a child of fork has its parent's threads' generators */
+  int32_t pid;
   uint32_t interval;
   uint32_t generation; /* of the slot */
   uint32_t last;       /* the number given out last */
@@ -26,8 +31,9 @@ static struct {
  */
 typedef struct heap_thread {
   uint64_t left;          /* bytes before the one that is sampled next */
-  uint64_t random;        /* 0: not seeded */
+  uint64_t random, seed;  /* the generator, and from what session's seed it began */
   uint32_t number;        /* of the session that `left` belongs to */
+  uint32_t drawn;         /* of the session of the last distance */
   uint32_t known;         /* of the session that `record` and `tid` belong to */
   uint32_t tid;           /* a child of fork has another; it has another session, too */
   onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
@@ -39,6 +45,8 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
   onstack_store_relaxed(&heap.slot, slot);
   onstack_store_relaxed(&heap.interval, interval);
   onstack_store_relaxed(&heap.generation, slot->generation);
+  onstack_store_relaxed(&heap.pid, onstack_sys_getpid());
+  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)onstack_sys_getpid() << 40));
   /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
   onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
   onstack_publish(&heap_state.mask, onstack_live_filter_mask());
@@ -50,15 +58,20 @@ void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0
 
 const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
 
-/* The calling thread's generator. */
+/* The calling thread's generator; never 0, which would stay. */
 static uint64_t *heap_random(void) {
-  if (heap_own.random == 0)
-    heap_own.random = onstack_draw_mix((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32);
+  const uint64_t seed = onstack_load_relaxed(&heap.seed);
+  if (heap_own.random == 0 || heap_own.seed != seed) {
+    heap_own.random = onstack_draw_mix(seed ^ (uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32) | 1;
+    heap_own.seed = seed;
+  }
   return &heap_own.random;
 }
 
 uint64_t onstack_heap_distance(void) {
-  if (onstack_observe(&heap_state.number) == 0) return 0;
+  const uint32_t number = onstack_observe(&heap_state.number);
+  if (number == 0) return 0;
+  heap_own.drawn = number;
   const uint32_t interval = onstack_load_relaxed(&heap.interval);
   return interval > 1 ? onstack_draw_distance(heap_random(), interval) : 0;
 }
@@ -95,11 +108,18 @@ static void heap_name(uint64_t name[2]) {
 /*
  * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
  * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
- * ended: housekeeping corrects it within a second.
+ * ended: housekeeping corrects it within a second. A child of vfork has its parent's memory, and an id that is gone soon: it is
+ * nobody that one would meet again.
  */
 static void heap_meet(onstack_slot *slot, uint32_t number) {
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  const int32_t pid = onstack_load_relaxed(&heap.pid);
   uint64_t name[2];
+  if (onstack_sys_getpid() != pid) {
+    heap_own.record = NULL;
+    heap_own.tid = (uint32_t)pid;
+    return;
+  }
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
     heap_name(name);
@@ -160,7 +180,7 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
   const uint32_t number = onstack_observe(&heap_state.number);
   onstack_source_visit visit;
-  if (!address || number == 0) return;
+  if (!address || number == 0 || heap_own.drawn != number) return; /* it was due in a session that is over */
   const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
   if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;

@@ -22,24 +22,23 @@ typedef uint64_t __attribute__((may_alias)) live_word;
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
 
-/* Twice as many places as objects: a window of 32 is then full once in many millions of times. */
+/* Twice as many places as objects: with all of those in use three windows of ten thousand are full. */
 int onstack_live_make(uint32_t objects) {
   onstack_live_table *live = &onstack_live;
   size_t places = 2 * ONSTACK_LIVE_WINDOW;
   while (places < 2 * (size_t)objects) places *= 2;
   const size_t bytes = places * LIVE_PLACE_BYTES;
+  void *memory = live->memory;
   if (live->bytes < bytes) {
     /* A smaller one stays mapped, without pages: a thread that was late may still read it. */
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -ENOMEM;
     onstack_own_memory_keeps(memory, bytes);
-    live->memory = memory;
-    live->bytes = bytes;
   } else {
     places = live->mask + (size_t)1;
-    madvise(live->memory, live->bytes, MADV_DONTNEED); /* in the child of a fork it has the parent's */
+    madvise(memory, live->bytes, MADV_DONTNEED); /* in the child of a fork it has the parent's */
   }
-  uint64_t *addresses = live->memory;
+  uint64_t *addresses = memory;
   onstack_live_note *notes = (onstack_live_note *)(void *)(addresses + places);
   uint8_t *states = (uint8_t *)(notes + places);
   onstack_store_relaxed(&live->addresses, addresses);
@@ -50,6 +49,8 @@ int onstack_live_make(uint32_t objects) {
   onstack_store_relaxed(&live->reused, (uint64_t)0);
   onstack_store_relaxed(&live->untracked, (uint64_t)0);
   onstack_publish(&live->mask, (uint32_t)places - 1);
+  live->memory = memory; /* last: a fork copies a table that is whole, or makes its own */
+  if (live->bytes < bytes) live->bytes = bytes;
   return 0;
 }
 
@@ -69,10 +70,12 @@ static void live_filter_add(uint64_t address, uint8_t difference) {
   while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
 }
 
+/* The state first: of a place that is found live this address is that of then or of later, when only who calls may have put
+   it there. The other way round another block, which has come to the place since, would be taken for it. */
 static uint32_t live_find(uint64_t address) {
   const uint32_t home = live_home(address);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
-    if (onstack_load_relaxed(&LIVE(addresses)[place]) == address && onstack_observe(&LIVE(states)[place]) == LIVE_LIVE)
+    if (onstack_observe(&LIVE(states)[place]) == LIVE_LIVE && onstack_load_relaxed(&LIVE(addresses)[place]) == address)
       return place;
   return ONSTACK_LIVE_NONE;
 }
