@@ -979,6 +979,21 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
 }
 #endif
 
+/* ---- core/src/base/ours.c ---- */
+/* ---- core/src/base/ours.h ---- */
+/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
+#ifndef ONSTACK_BASE_OURS_H
+#define ONSTACK_BASE_OURS_H
+
+/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
+   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
+#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
+ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
+
 /* ---- core/src/base/own_memory.c ---- */
 
 #include <sys/mman.h>
@@ -9178,7 +9193,8 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
   const uint32_t number = onstack_observe(&heap_state.number);
   onstack_source_visit visit;
-  if (!address || number == 0 || heap_own.drawn != number) return; /* it was due in a session that is over */
+  if (!address || number == 0 || onstack_ours > 0) return;
+  if (heap_own.drawn != number) return; /* it was due in a session that is over */
   const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
   if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
@@ -23389,8 +23405,11 @@ int onstack_profile_output_open(onstack_profile_output *output, onstack_writer w
 
 static void output_send(onstack_profile_output *output, const void *bytes, size_t length) {
   ONSTACK_STOP_EXCEPTIONS;
+  const uint32_t ours = onstack_ours;
   if (output->error != 0 || length == 0) return;
+  onstack_ours = 0; /* the writer is the host's */
   if (output->writer(output->data, bytes, length) != 0) output->error = ONSTACK_E_OUTPUT;
+  onstack_ours = ours;
 }
 
 int onstack_profile_output_flush(onstack_profile_output *output) {
@@ -24362,17 +24381,25 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   return error;
 }
 
+static int report_take(onstack_profile_report *report, const onstack_write_options *options) {
+  int error = onstack_profile_symbols_init(&report->symbols);
+  if (error != 0) return error;
+  error = onstack_profile_view_take(report->profile, options->kind, options->heap_age_ns, &report->view);
+  if (error != 0) onstack_profile_symbols_release(&report->symbols);
+  return error;
+}
+
 int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile, const onstack_write_options *given,
                                 bool always_names) {
   onstack_write_options options;
   if (!profile) return ONSTACK_E_OPTIONS;
   *report = (onstack_profile_report){.profile = profile};
   int error = report_read_options(given, &options, &report->symbolized);
-  if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
   if (error != 0) return error;
-  error = onstack_profile_view_take(profile, options.kind, options.heap_age_ns, &report->view);
+  onstack_ours++; /* until it is closed */
+  error = report_take(report, &options);
   if (error != 0) {
-    onstack_profile_symbols_release(&report->symbols);
+    onstack_ours--;
     return error;
   }
   report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
@@ -24388,6 +24415,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
 void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_profile_symbols_release(&report->symbols);
   onstack_profile_view_release(report->profile, &report->view);
+  onstack_ours--;
 }
 
 /* ---- core/src/profile/stacks.c ---- */
@@ -26123,7 +26151,10 @@ int onstack_memory_text_write(onstack_session *session, const onstack_runtime_me
 
 int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
                                 void *data) {
-  return onstack_memory_text_write(session, runtime, true, writer, data);
+  onstack_ours++;
+  const int result = onstack_memory_text_write(session, runtime, true, writer, data);
+  onstack_ours--;
+  return result;
 }
 
 /* ---- core/src/session/session.c ---- */
@@ -26376,7 +26407,9 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
   pthread_mutex_lock(&session->consumer_lock);
+  onstack_ours++;
   uint32_t handed = onstack_observe(&session->running) ? onstack_session_consume(session, max_samples) : 0;
+  onstack_ours--;
   pthread_mutex_unlock(&session->consumer_lock);
   return (int)handed;
 }
@@ -26684,7 +26717,10 @@ int onstack_statistics_write(onstack_session *session, uint64_t before, bool mod
 }
 
 int onstack_session_stats_text(onstack_session *session, onstack_writer writer, void *data) {
-  return onstack_statistics_write(session, 0, true, writer, data);
+  onstack_ours++;
+  const int result = onstack_statistics_write(session, 0, true, writer, data);
+  onstack_ours--;
+  return result;
 }
 
 /* ---- core/src/session/thread_labels.c ---- */

@@ -111,6 +111,28 @@ func TestOneProfileOfBothHeaps(t *testing.T) {
 	}
 }
 
+// What the profiler itself allocates, by the program's threads, is in no profile.
+func TestTheProfilersOwnIsNotThere(t *testing.T) {
+	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heap.Close()
+	leaks()
+	for range 3 {
+		write(t)
+	}
+	profile := write(t)
+	for _, call := range []string{"_session_poll", "go_write", "go_stats_text", "go_memory_text"} {
+		if got := sum(profile, "alloc_space", "native", "._Cfunc_onstack"+call); got != 0 {
+			t.Errorf("%d bytes allocated in %s", got, call)
+		}
+	}
+	if got := sum(profile, "alloc_space", "native", "leaktest_keep", "nativeheap_test.leaks"); got < 900_000 {
+		t.Errorf("%d bytes allocated by leaks, not about a million", got)
+	}
+}
+
 // A newer profile that is closed leaves the older one, which was stopped.
 func TestTheOlderProfileComesBack(t *testing.T) {
 	older, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1))

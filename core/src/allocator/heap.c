@@ -4,6 +4,7 @@
 #include "allocator/draw.h"
 #include "allocator/live.h"
 #include "base/clock_ns.h"
+#include "base/ours.h"
 #include "handler/tick/own_threads.h"
 #include "handler/tick/record.h"
 #include "handler/unwind/arch.h"
@@ -180,7 +181,8 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
   const uint32_t number = onstack_observe(&heap_state.number);
   onstack_source_visit visit;
-  if (!address || number == 0 || heap_own.drawn != number) return; /* it was due in a session that is over */
+  if (!address || number == 0 || onstack_ours > 0) return;
+  if (heap_own.drawn != number) return; /* it was due in a session that is over */
   const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
   if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;

@@ -2,6 +2,7 @@
 #include "profile/output.h"
 
 #include "base/exceptions.h"
+#include "base/ours.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,8 +17,11 @@ int onstack_profile_output_open(onstack_profile_output *output, onstack_writer w
 
 static void output_send(onstack_profile_output *output, const void *bytes, size_t length) {
   ONSTACK_STOP_EXCEPTIONS;
+  const uint32_t ours = onstack_ours;
   if (output->error != 0 || length == 0) return;
+  onstack_ours = 0; /* the writer is the host's */
   if (output->writer(output->data, bytes, length) != 0) output->error = ONSTACK_E_OUTPUT;
+  onstack_ours = ours;
 }
 
 int onstack_profile_output_flush(onstack_profile_output *output) {

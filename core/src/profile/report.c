@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/report.h"
 
+#include "base/ours.h"
 #include "base/sized.h"
 #include "profile/elf/demangle.h"
 #include "profile/elf/symbolize.h"
@@ -68,17 +69,25 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   return error;
 }
 
+static int report_take(onstack_profile_report *report, const onstack_write_options *options) {
+  int error = onstack_profile_symbols_init(&report->symbols);
+  if (error != 0) return error;
+  error = onstack_profile_view_take(report->profile, options->kind, options->heap_age_ns, &report->view);
+  if (error != 0) onstack_profile_symbols_release(&report->symbols);
+  return error;
+}
+
 int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile, const onstack_write_options *given,
                                 bool always_names) {
   onstack_write_options options;
   if (!profile) return ONSTACK_E_OPTIONS;
   *report = (onstack_profile_report){.profile = profile};
   int error = report_read_options(given, &options, &report->symbolized);
-  if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
   if (error != 0) return error;
-  error = onstack_profile_view_take(profile, options.kind, options.heap_age_ns, &report->view);
+  onstack_ours++; /* until it is closed */
+  error = report_take(report, &options);
   if (error != 0) {
-    onstack_profile_symbols_release(&report->symbols);
+    onstack_ours--;
     return error;
   }
   report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
@@ -94,4 +103,5 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
 void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_profile_symbols_release(&report->symbols);
   onstack_profile_view_release(report->profile, &report->view);
+  onstack_ours--;
 }

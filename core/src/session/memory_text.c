@@ -3,6 +3,7 @@
 #include "session/memory_text.h"
 
 #include "base/exceptions.h"
+#include "base/ours.h"
 #include "base/own_memory.h"
 #include "base/sized.h"
 #include "session/memory_map.h"
@@ -137,5 +138,8 @@ int onstack_memory_text_write(onstack_session *session, const onstack_runtime_me
 
 int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
                                 void *data) {
-  return onstack_memory_text_write(session, runtime, true, writer, data);
+  onstack_ours++;
+  const int result = onstack_memory_text_write(session, runtime, true, writer, data);
+  onstack_ours--;
+  return result;
 }

@@ -3,6 +3,7 @@
 #include "session/session.h"
 
 #include "base/exceptions.h"
+#include "base/ours.h"
 #include "base/sys.h"
 #include "control/fork.h"
 #include "control/options.h"
@@ -245,7 +246,9 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
   pthread_mutex_lock(&session->consumer_lock);
+  onstack_ours++;
   uint32_t handed = onstack_observe(&session->running) ? onstack_session_consume(session, max_samples) : 0;
+  onstack_ours--;
   pthread_mutex_unlock(&session->consumer_lock);
   return (int)handed;
 }

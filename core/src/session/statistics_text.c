@@ -2,6 +2,7 @@
 #include "session/statistics_text.h"
 
 #include "base/exceptions.h"
+#include "base/ours.h"
 #include "control/tick/clock.h"
 #include "profile/truncation.h"
 #include "profile/utf8.h"
@@ -127,5 +128,8 @@ int onstack_statistics_write(onstack_session *session, uint64_t before, bool mod
 }
 
 int onstack_session_stats_text(onstack_session *session, onstack_writer writer, void *data) {
-  return onstack_statistics_write(session, 0, true, writer, data);
+  onstack_ours++;
+  const int result = onstack_statistics_write(session, 0, true, writer, data);
+  onstack_ours--;
+  return result;
 }
