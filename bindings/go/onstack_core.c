@@ -12636,7 +12636,10 @@ ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *ma
 #define WALL_UNKNOWN UINT64_MAX  /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u            /* looks at a thread that runs meanwhile */
 #define WALL_AGE_NS 10000000u    /* up to so much is a thread younger than the kernel says (USER_HZ) */
-#define WALL_SCAN_SHARE 200u     /* the same for new threads */
+#define WALL_FOUND_NS                                                                                                       \
+  2000000000u                /* within so much of its beginning a thread is found; else the machine was suspended, which
+                                     is in its age (CLOCK_BOOTTIME) and not in the time of this clock */
+#define WALL_SCAN_SHARE 200u /* the same for new threads */
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
 
@@ -12712,8 +12715,9 @@ static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, ui
   onstack_wall_mark *mark = &state->marks[index];
   const uint64_t age_ns = onstack_task_age_ns(tid), armed_ns = onstack_observe(&state->armed[index].ns);
   *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
-  onstack_task_name(tid, mark->name); /* of one that has ended nobody tells it */
-  if (age_ns == 0 || age_ns >= now_ns - state->joined_ns) {
+  onstack_task_name(tid, mark->name);                              /* of one that has ended nobody tells it */
+  const uint64_t found_ns = armed_ns != 0 ? now_ns - armed_ns : 0; /* ago */
+  if (age_ns == 0 || age_ns >= now_ns - state->joined_ns || age_ns > found_ns + WALL_FOUND_NS) {
     onstack_task_waited(tid, &mark->runnable_ns, &mark->turns);
     if (armed_ns != 0 && onstack_load_relaxed(&state->armed[index].cpu_ns) == cpu_ns) mark->seen_ns = armed_ns;
     return;
@@ -13485,6 +13489,8 @@ bool onstack_slots_in_sink(int32_t tid) {
 void onstack_slots_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
+    /* Of a free one as well: a thread of the parent may have been on its way in, to see that the session is over. */
+    if (slot->threads.process) slot->threads.process->busy = 0;
     if (slot->state == ONSTACK_SLOT_FREE) continue;
     slot->generation++; /* handles of the parent's sessions are stopped ones here */
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
@@ -13496,7 +13502,6 @@ void onstack_slots_after_fork(void) {
       onstack_thread_release(&slot->threads, record);
     }
     onstack_store_relaxed(&slot->process_clock, NULL);
-    slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
@@ -17838,7 +17843,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   uint32_t loops = interleave_count_loops(interpreter, stack);
   const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
   const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
-  *first = leaf && loops == calls + 1;
+  *first = leaf && !interpreted->cut && loops == calls + 1;     /* cut: those that are missing are the outer loops' */
   *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
   loops -= *first;
   if (loops == 0) return false;
@@ -25514,8 +25519,10 @@ uint64_t onstack_session_drain_work(void *data) {
   session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
-  const uint64_t pause = session_next_look(session);
-  onstack_store_relaxed(&session->slot->pauses_long, (uint32_t)(pause > SESSION_LOOK_BUSY_NS));
+  uint64_t pause = session_next_look(session);
+  onstack_dekker_store(&session->slot->pauses_long, (uint32_t)(pause > SESSION_LOOK_BUSY_NS));
+  /* One that came during this round has woken nobody. */
+  if (pause > SESSION_LOOK_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = SESSION_LOOK_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;
@@ -26289,9 +26296,15 @@ static void session_follow_one(onstack_session *session) {
   memset(session->delivered, 0, sizeof(session->delivered));
   session->freed_told = 0;
   session->settings.resumed = session->child_is_new = true;
-  if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
-    onstack_profile_after_fork(session->settings.sink_data);
   if (session_begin(session) < 0) session->running = 0;
+}
+
+/* Before any of them begins: several may share a profile, and who has begun uses it. */
+static void session_follow_profiles(onstack_session *const sessions[ONSTACK_MAX_SESSIONS]) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (sessions[i] && sessions[i]->running && sessions[i]->settings.sink == onstack_profile_sink &&
+        !sessions[i]->settings.fork_sink_data)
+      onstack_profile_after_fork(sessions[i]->settings.sink_data);
 }
 
 static void session_follow(void) {
@@ -26299,6 +26312,7 @@ static void session_follow(void) {
   memcpy(sessions, session_followers, sizeof(sessions));
   memset(session_followers, 0, sizeof(session_followers));
   onstack_control_lock(); /* made new by onstack_slots_after_fork; against the drain threads that begin here */
+  session_follow_profiles(sessions);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) /* not those that another thread was just stopping */
     if (sessions[i] && sessions[i]->running) session_follow_one(sessions[i]);
   onstack_control_unlock();

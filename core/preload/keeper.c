@@ -165,6 +165,7 @@ static void *keeper_main(void *argument) {
     onstack_own_open(SIGPROF);
     if (onstack_observe(&keeper.end) || keeper_leaves(&alone)) break;
     uint64_t pause = keeper_work(&state);
+    onstack_own_account(); /* the process's time that is left is the host's */
     onstack_own_close();
     keeper_wait(&keeper.wake, seen, pause < KEEPER_LOOK_NS ? pause : KEEPER_LOOK_NS);
   }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* fork() at any instant: the parent goes on, the child is clean and stopped and may start its own. */
+#include "handler/tick/slot.h"
 #include "support.h"
 
 #include "handler/unwind/traceback_walk.h"
@@ -387,3 +388,19 @@ static int prepare_first(void) {
 }
 
 Test(fork, a_preparation_of_another_thread_is_none_in_a_child_with_the_same_id) { t_in_pid_namespace(prepare_first); }
+
+/* A thread of the parent may be on its way into a session that is over, at the instant of the fork. */
+Test(fork, a_thread_that_came_too_late_keeps_no_stop_of_the_child_waiting) {
+  onstack_options options = t_options(100, NULL, NULL);
+  t_finish(t_start(&options));
+  onstack_add_relaxed(&onstack_slots[0].threads.process->busy, 1u);
+  const pid_t child = fork();
+  if (child == 0) {
+    onstack_session *session;
+    t_deadline(10);
+    if (onstack_session_start(&options, &session) != 0) _exit(1);
+    _exit(onstack_session_free(session) == 0 ? 0 : 2);
+  }
+  onstack_sub_relaxed(&onstack_slots[0].threads.process->busy, 1u);
+  cr_assert_eq(t_wait(child), 0);
+}

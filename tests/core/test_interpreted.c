@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Frames of an interpreter, by a provider of the test's own: a language of three functions, whose loop is toy_loop. */
+#include "drain/interpreter/interleave.h"
 #include "support.h"
 
 #include "base/interpreted.h"
@@ -191,6 +192,22 @@ Test(interpreted, a_stack_that_is_too_deep_is_cut_at_its_depth) {
   const onstack_stats stats = run(&seen, 5);
   cr_expect_gt(stats.truncated_by[ONSTACK_TRUNCATED_DEPTH], 20u);
   cr_expect_gt(stats.interpreted, 20u);
+}
+
+/* Two calls of the loop; the inner one has more frames than there is room for, and the leaf is the loop itself. */
+Test(interpreted, frames_that_were_cut_are_the_inner_calls) {
+  const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}};
+  struct {
+    onstack_interpreted interpreted;
+    onstack_interpreted_frame frames[2];
+  } copied = {.interpreted = {.count = 2, .cut = 1, .named = 1}, .frames = {{.function = 3000}, {.function = 3001}}};
+  uint64_t native[] = {150, 500, 160, 900}, out[8];
+  onstack_walked stack = {.frames = native, .count = 4, .truncation = ONSTACK_TRUNCATED_NOT};
+  onstack_interleave_counters counters = {0};
+  onstack_interleave(&interpreter, &copied.interpreted, &stack, out, 8, &counters);
+  cr_assert_eq(counters.interpreted, 1);
+  cr_assert(stack.frames[0] == 3000 && stack.frames[1] == 3001 && stack.frames[2] == 500, "%lu %lu %lu", stack.frames[0],
+            stack.frames[1], stack.frames[2]);
 }
 
 Test(interpreted, one_that_has_not_begun_is_asked_again) {

@@ -204,8 +204,10 @@ uint64_t onstack_session_drain_work(void *data) {
   session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
-  const uint64_t pause = session_next_look(session);
-  onstack_store_relaxed(&session->slot->pauses_long, (uint32_t)(pause > SESSION_LOOK_BUSY_NS));
+  uint64_t pause = session_next_look(session);
+  onstack_dekker_store(&session->slot->pauses_long, (uint32_t)(pause > SESSION_LOOK_BUSY_NS));
+  /* One that came during this round has woken nobody. */
+  if (pause > SESSION_LOOK_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = SESSION_LOOK_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;

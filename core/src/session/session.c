@@ -128,9 +128,15 @@ static void session_follow_one(onstack_session *session) {
   memset(session->delivered, 0, sizeof(session->delivered));
   session->freed_told = 0;
   session->settings.resumed = session->child_is_new = true;
-  if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
-    onstack_profile_after_fork(session->settings.sink_data);
   if (session_begin(session) < 0) session->running = 0;
+}
+
+/* Before any of them begins: several may share a profile, and who has begun uses it. */
+static void session_follow_profiles(onstack_session *const sessions[ONSTACK_MAX_SESSIONS]) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (sessions[i] && sessions[i]->running && sessions[i]->settings.sink == onstack_profile_sink &&
+        !sessions[i]->settings.fork_sink_data)
+      onstack_profile_after_fork(sessions[i]->settings.sink_data);
 }
 
 static void session_follow(void) {
@@ -138,6 +144,7 @@ static void session_follow(void) {
   memcpy(sessions, session_followers, sizeof(sessions));
   memset(session_followers, 0, sizeof(session_followers));
   onstack_control_lock(); /* made new by onstack_slots_after_fork; against the drain threads that begin here */
+  session_follow_profiles(sessions);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) /* not those that another thread was just stopping */
     if (sessions[i] && sessions[i]->running) session_follow_one(sessions[i]);
   onstack_control_unlock();

@@ -44,7 +44,10 @@
 #define WALL_UNKNOWN UINT64_MAX  /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u            /* looks at a thread that runs meanwhile */
 #define WALL_AGE_NS 10000000u    /* up to so much is a thread younger than the kernel says (USER_HZ) */
-#define WALL_SCAN_SHARE 200u     /* the same for new threads */
+#define WALL_FOUND_NS                                                                                                       \
+  2000000000u                /* within so much of its beginning a thread is found; else the machine was suspended, which
+                                     is in its age (CLOCK_BOOTTIME) and not in the time of this clock */
+#define WALL_SCAN_SHARE 200u /* the same for new threads */
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
 
@@ -120,8 +123,9 @@ static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, ui
   onstack_wall_mark *mark = &state->marks[index];
   const uint64_t age_ns = onstack_task_age_ns(tid), armed_ns = onstack_observe(&state->armed[index].ns);
   *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
-  onstack_task_name(tid, mark->name); /* of one that has ended nobody tells it */
-  if (age_ns == 0 || age_ns >= now_ns - state->joined_ns) {
+  onstack_task_name(tid, mark->name);                              /* of one that has ended nobody tells it */
+  const uint64_t found_ns = armed_ns != 0 ? now_ns - armed_ns : 0; /* ago */
+  if (age_ns == 0 || age_ns >= now_ns - state->joined_ns || age_ns > found_ns + WALL_FOUND_NS) {
     onstack_task_waited(tid, &mark->runnable_ns, &mark->turns);
     if (armed_ns != 0 && onstack_load_relaxed(&state->armed[index].cpu_ns) == cpu_ns) mark->seen_ns = armed_ns;
     return;

@@ -212,6 +212,8 @@ bool onstack_slots_in_sink(int32_t tid) {
 void onstack_slots_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
+    /* Of a free one as well: a thread of the parent may have been on its way in, to see that the session is over. */
+    if (slot->threads.process) slot->threads.process->busy = 0;
     if (slot->state == ONSTACK_SLOT_FREE) continue;
     slot->generation++; /* handles of the parent's sessions are stopped ones here */
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
@@ -223,7 +225,6 @@ void onstack_slots_after_fork(void) {
       onstack_thread_release(&slot->threads, record);
     }
     onstack_store_relaxed(&slot->process_clock, NULL);
-    slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;

@@ -91,6 +91,15 @@ pub fn action(signal: i32) -> Action {
 
 /// Threads of the library in this process.
 pub fn own_threads() -> usize {
+    // A thread that has been joined may be listed for another moment.
+    let end = Instant::now() + Duration::from_secs(1);
+    while listed_threads() > 0 && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+    }
+    listed_threads()
+}
+
+fn listed_threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("a Linux system");
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
     tasks.flatten().map(name).filter(|name| name.starts_with("onstack")).count()
