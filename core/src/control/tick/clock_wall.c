@@ -39,15 +39,13 @@
 #define WALL_HELD_NS 1000000000u   /* time that may be held back for one stack: fewer samples, ... */
 #define WALL_HELD_EACH_NS 4000000u /* and more of it for each thread, so that they are 250 a second at most */
 #define WALL_SHARE 40u             /* the looks take one part in so many of a processor at most; then they come less often */
-#define WALL_STAND_SHARE 32u     /* who has stood for long is looked at again after one part in so many of that time, ... */
-#define WALL_STAND_NS 400000000u /* and this at most */
-#define WALL_UNKNOWN UINT64_MAX  /* of a thread's waits for a processor: the kernel has not told yet */
-#define WALL_TRIES 3u            /* looks at a thread that runs meanwhile */
-#define WALL_AGE_NS 10000000u    /* up to so much is a thread younger than the kernel says (USER_HZ) */
-#define WALL_FOUND_NS                                                                                                       \
-  2000000000u                /* within so much of its beginning a thread is found; else the machine was suspended, which
-                                     is in its age (CLOCK_BOOTTIME) and not in the time of this clock */
-#define WALL_SCAN_SHARE 200u /* the same for new threads */
+#define WALL_STAND_SHARE 32u      /* who has stood for long is looked at again after one part in so many of that time, ... */
+#define WALL_STAND_NS 400000000u  /* and this at most */
+#define WALL_UNKNOWN UINT64_MAX   /* of a thread's waits for a processor: the kernel has not told yet */
+#define WALL_TRIES 3u             /* looks at a thread that runs meanwhile */
+#define WALL_AGE_NS 10000000u     /* up to so much is a thread younger than the kernel says (USER_HZ) */
+#define WALL_FOUND_NS 2000000000u /* within so much of its beginning a thread is found */
+#define WALL_SCAN_SHARE 200u      /* the same for new threads */
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
 
@@ -118,7 +116,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
 }
 
 /* Who has not run since it got its timer has stood since then; who has begun since the session did, has been blocked, or has
-   waited, from its beginning on. */
+   waited, from its beginning on. A machine that was suspended adds that to ages (CLOCK_BOOTTIME): such an age says nothing. */
 static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
   onstack_wall_mark *mark = &state->marks[index];
   const uint64_t age_ns = onstack_task_age_ns(tid), armed_ns = onstack_observe(&state->armed[index].ns);

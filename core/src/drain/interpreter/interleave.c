@@ -46,7 +46,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   uint32_t loops = interleave_count_loops(interpreter, stack);
   const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
   const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
-  *first = leaf && !interpreted->cut && loops == calls + 1;     /* cut: those that are missing are the outer loops' */
+  *first = leaf && !interpreted->cut && loops == calls + 1;     /* cut: it is an outer loop that has none */
   *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
   loops -= *first;
   if (loops == 0) return false;
