@@ -2127,6 +2127,7 @@ typedef struct onstack_python_layout {
   uint16_t thread_id;
   uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
   uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
+  uint16_t cframe_previous;           /* with ONSTACK_PYTHON_FLAG */
   uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
   uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
   uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
@@ -2674,13 +2675,19 @@ static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python_layout *la
   return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
 }
 
-/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. */
+/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. *outer: the frame that called the
+   innermost call of the loop; 0: not known, or not asked for. */
 static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
-                                                 uint64_t thread, const uint8_t *state, uint64_t *chunk) {
+                                                 uint64_t thread, const uint8_t *state, uint64_t *chunk, uint64_t *outer) {
   uint64_t frame = onstack_window_word(state, layout->thread_frame);
+  *outer = 0;
   *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
   if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
-  if (frame - thread < PYTHON_STATE_MOST) return 0;                          /* the one in the state itself: no loop runs */
+  if (frame - thread < PYTHON_STATE_MOST) return 0; /* the one in the state itself: no loop runs */
+  /* A loop that begins has not written it yet: what lies there may lead anywhere. */
+  if (layout->entry == ONSTACK_PYTHON_FLAG && !(memory->read_own(frame + layout->cframe_previous, outer) &&
+                                                memory->read(*outer + layout->cframe_frame, outer, sizeof(*outer))))
+    *outer = 0;
   return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
 }
 
@@ -2696,8 +2703,9 @@ static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_pytho
   return frame;
 }
 
+/* The loop sets a frame's flag some instructions behind what leads here to the frame: so who calls it tells as well. */
 static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
-                                              onstack_interpreted_frame *frames, uint32_t capacity) {
+                                              uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
@@ -2714,7 +2722,8 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
     frames[count] = python_make(layout, bytes, code);
     if (sentinel) /* a call of the loop that has just begun or is about to return */
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY | ONSTACK_INTERPRETED_EMPTY;
-    else if (layout->entry == ONSTACK_PYTHON_EACH || (layout->entry == ONSTACK_PYTHON_FLAG && entry))
+    else if (layout->entry == ONSTACK_PYTHON_EACH ||
+             (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
     count++;
   }
@@ -2725,8 +2734,9 @@ static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python_layout *l
                                                   uint64_t thread, onstack_interpreted_frame *frames, uint32_t capacity) {
   python_scratch *scratch = memory->scratch;
   onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
-  const uint64_t innermost = python_innermost(layout, memory, thread, scratch->thread, &window.piece);
-  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, frames, capacity);
+  uint64_t outer;
+  const uint64_t innermost = python_innermost(layout, memory, thread, scratch->thread, &window.piece, &outer);
+  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, outer, frames, capacity);
 }
 
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
@@ -10002,6 +10012,152 @@ int onstack_fork_prepare(void) {
   return -result;
 }
 
+/* ---- core/src/control/interpreter/cold_code_aarch64.c ---- */
+/* Conditional jumps do not reach that far here. Stacks that such a part is in count as unmatched, or lack a call. */
+/* ---- core/src/control/interpreter/cold_code.h ---- */
+/* Compilers put what seldom runs of a function elsewhere (gcc, -freorder-blocks-and-partition: `.cold`). */
+#ifndef ONSTACK_CONTROL_INTERPRETER_COLD_CODE_H
+#define ONSTACK_CONTROL_INTERPRETER_COLD_CODE_H
+
+/* Writes the parts of the function loops[0] that lie apart behind it, and returns how many pieces there are, with the first.
+   `eh_frame_header`: of its object, as loaded; 0: none. Milliseconds; ordinary threads. */
+ONSTACK_INTERNAL int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+#endif
+
+#if defined(__aarch64__)
+
+int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)eh_frame_header, (void)loops;
+  return 1;
+}
+
+#endif
+
+/* ---- core/src/control/interpreter/cold_code_x86_64.c ---- */
+/*
+ * No exported symbol names the parts that lie apart. But each has an FDE of its own, and the function jumps to many places
+ * inside of it by conditional jumps; to another function it jumps, if at all, to where that begins. All is read by copies: the
+ * object may go at any instant.
+ */
+
+#if defined(__x86_64__)
+
+#include <string.h>
+
+#define COLD_JUMPS 4u       /* into the midst of one piece; bytes that are no jump may look like one */
+#define COLD_CANDIDATES 64u /* by such bytes */
+#define COLD_BLOCK 4096u
+#define COLD_JUMP_BYTES 6u /* 0f 80 to 0f 8f, and four of distance (Intel SDM volume 2, Jcc) */
+
+/* .eh_frame_hdr: a table sorted by address (Linux Standard Base 5.0, 10.6.2). */
+typedef struct cold_table {
+  uint64_t header;
+  uint32_t count;
+} cold_table;
+
+typedef struct cold_piece {
+  onstack_loop_code code;
+  uint32_t jumps;
+} cold_piece;
+
+typedef struct cold_search {
+  cold_table table;
+  onstack_loop_code loop;
+  uint32_t count;
+  cold_piece pieces[COLD_CANDIDATES];
+} cold_search;
+
+static bool cold_read(uint64_t address, void *to, size_t bytes) {
+  return onstack_process_memory_copy(address, to, bytes) == bytes;
+}
+
+/* In the form that linkers write: offsets in four bytes, those of the table from the header on. */
+static bool cold_open(uint64_t header, cold_table *table) {
+  static const uint8_t form[4] = {1, 0x1b, 0x03, 0x3b};
+  uint8_t head[12];
+  if (header == 0 || !cold_read(header, head, sizeof(head)) || memcmp(head, form, sizeof(form)) != 0) return false;
+  table->header = header;
+  memcpy(&table->count, head + 8, sizeof(table->count));
+  return table->count > 0;
+}
+
+/* Of an entry: where its code begins, and its FDE. */
+static bool cold_entry(const cold_table *table, uint32_t index, uint64_t *begins, uint64_t *fde) {
+  int32_t offsets[2];
+  if (!cold_read(table->header + 12 + (uint64_t)index * sizeof(offsets), offsets, sizeof(offsets))) return false;
+  *begins = table->header + (uint64_t)(int64_t)offsets[0];
+  *fde = table->header + (uint64_t)(int64_t)offsets[1];
+  return true;
+}
+
+/* The code of an FDE: length, CIE, begin and range, in four bytes each. The table confirms the form of `begin`. */
+static bool cold_range(uint64_t begins, uint64_t fde, onstack_loop_code *code) {
+  uint32_t words[4];
+  if (!cold_read(fde, words, sizeof(words))) return false;
+  *code = (onstack_loop_code){begins, begins + words[3]};
+  return fde + 8 + (uint64_t)(int64_t)(int32_t)words[2] == begins;
+}
+
+/* The code with an FDE of its own that holds an address. */
+static bool cold_find(const cold_table *table, uint64_t address, onstack_loop_code *code) {
+  uint32_t low = 0, high = table->count;
+  uint64_t begins, fde;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (!cold_entry(table, middle, &begins, &fde)) return false;
+    if (begins <= address)
+      low = middle;
+    else
+      high = middle;
+  }
+  return cold_entry(table, low, &begins, &fde) && cold_range(begins, fde, code) && address >= code->low &&
+         address < code->high;
+}
+
+static bool cold_holds(const onstack_loop_code *code, uint64_t address) {
+  return address >= code->low && address < code->high;
+}
+
+static void cold_add_jump(cold_search *search, uint64_t target) {
+  cold_piece *piece = search->pieces;
+  if (cold_holds(&search->loop, target)) return;
+  while (piece < search->pieces + search->count && !cold_holds(&piece->code, target)) piece++;
+  if (piece == search->pieces + search->count) {
+    if (search->count == COLD_CANDIDATES || !cold_find(&search->table, target, &piece->code)) return;
+    if (cold_holds(&piece->code, search->loop.low)) return; /* its own, behind the symbol's end */
+    piece->jumps = 0;
+    search->count++;
+  }
+  piece->jumps += target != piece->code.low;
+}
+
+static void cold_look_through(cold_search *search) {
+  uint8_t bytes[COLD_BLOCK + COLD_JUMP_BYTES];
+  for (uint64_t at = search->loop.low; at < search->loop.high; at += COLD_BLOCK) {
+    const size_t left = search->loop.high - at, size = left < sizeof(bytes) ? left : sizeof(bytes);
+    if (!cold_read(at, bytes, size)) return;
+    for (size_t i = 0; i < COLD_BLOCK && i + COLD_JUMP_BYTES <= size; i++) {
+      int32_t distance;
+      if (bytes[i] != 0x0f || (bytes[i + 1] & 0xf0) != 0x80) continue;
+      memcpy(&distance, bytes + i + 2, sizeof(distance));
+      cold_add_jump(search, at + i + COLD_JUMP_BYTES + (uint64_t)(int64_t)distance);
+    }
+  }
+}
+
+int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  cold_search search = {.loop = loops[0]};
+  int count = 1;
+  if (!cold_open(eh_frame_header, &search.table)) return count;
+  cold_look_through(&search);
+  for (uint32_t i = 0; i < search.count && count < ONSTACK_LOOP_CODES; i++)
+    if (search.pieces[i].jumps >= COLD_JUMPS) loops[count++] = search.pieces[i].code;
+  return count;
+}
+
+#endif
+
 /* ---- core/src/control/interpreter/others.c ---- */
 /* ---- core/src/control/interpreter/others.h ---- */
 /* The frames of interpreted languages that another thread runs, which is blocked. */
@@ -10072,10 +10228,15 @@ typedef struct onstack_symbols_wanted {
 typedef struct onstack_symbols_found {
   uint64_t address[ONSTACK_SYMBOLS_MOST]; /* 0: it does not export that */
   uint64_t size[ONSTACK_SYMBOLS_MOST];
+  uint64_t eh_frame_header; /* of the object (.eh_frame_hdr, as loaded); 0: none */
 } onstack_symbols_found;
 
 /* The first object with all that are needed; false: there is none. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found);
+
+/* Writes the code of the function that is symbol `which`; returns how many pieces it has. Milliseconds; ordinary threads. */
+ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which,
+                                          onstack_loop_code loops[ONSTACK_LOOP_CODES]);
 
 #endif
 
@@ -10140,9 +10301,9 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
   onstack_php *php = &onstack_php_found;
   onstack_symbols_found found;
   if (!onstack_symbols_look(&php_wanted, &found)) return 0;
-  loops[0].low = found.address[PHP_LOOP];
-  loops[0].high = loops[0].low + found.size[PHP_LOOP];
-  if (onstack_observe(&php->ready)) return php->globals == found.address[PHP_GLOBALS] ? 1 : ONSTACK_E_UNSUPPORTED;
+  if (onstack_observe(&php->ready))
+    return php->globals == found.address[PHP_GLOBALS] ? onstack_symbols_loop(&found, PHP_LOOP, loops)
+                                                      : ONSTACK_E_UNSUPPORTED;
   if (found.address[PHP_GLOBALS] == 0) return ONSTACK_E_UNSUPPORTED; /* with thread safety there are none of the process */
   php_module module;
   if (!php_first_module(found.address[PHP_MODULES], &module)) return -EAGAIN;
@@ -10151,7 +10312,7 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
   php->layout = layout;
   php->globals = found.address[PHP_GLOBALS];
   onstack_publish(&php->ready, 1u); /* pairs with the observe in handler/interpreter/php.c */
-  return 1;
+  return onstack_symbols_loop(&found, PHP_LOOP, loops);
 }
 
 /* ---- core/src/control/interpreter/python.c ---- */
@@ -10236,6 +10397,7 @@ static const onstack_python_layout python_layouts[] = {
      .thread_id = 152,
      .thread_frame = 56,
      .cframe_frame = 8,
+     .cframe_previous = 16,
      .thread_chunk = 296,
      .thread_bytes = 304,
      .frame_bytes = 72,
@@ -10373,9 +10535,9 @@ int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODE
   onstack_thread_key place;
   uint32_t key;
   if (!onstack_symbols_look(&python_wanted, &symbols)) return 0;
-  loops[0].low = symbols.address[PYTHON_LOOP];
-  loops[0].high = loops[0].low + symbols.size[PYTHON_LOOP];
-  if (onstack_observe(&python->ready)) return python->runtime == symbols.address[PYTHON_RUNTIME] ? 1 : ONSTACK_E_UNSUPPORTED;
+  if (onstack_observe(&python->ready))
+    return python->runtime == symbols.address[PYTHON_RUNTIME] ? onstack_symbols_loop(&symbols, PYTHON_LOOP, loops)
+                                                              : ONSTACK_E_UNSUPPORTED;
   const onstack_python_layout *layout = python_layout(python_version(&symbols));
   const uint64_t runtime = symbols.address[PYTHON_RUNTIME];
   if (!layout || !python_agrees(layout, runtime)) return ONSTACK_E_UNSUPPORTED;
@@ -10389,7 +10551,7 @@ int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODE
   python->key_index = place.index;
   python->key_indirect = place.indirect;
   onstack_publish(&python->ready, 1u); /* pairs with the observe in handler/interpreter/python.c */
-  return 1;
+  return onstack_symbols_loop(&symbols, PYTHON_LOOP, loops);
 }
 
 /* ---- core/src/control/interpreter/symbols.c ---- */
@@ -10405,9 +10567,12 @@ static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
   symbols_visit_data *visit = data;
   onstack_loaded_symbols loaded;
   const Elf64_Dyn *dynamic = NULL;
-  for (uint16_t i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  visit->found->eh_frame_header = 0;
+  for (uint16_t i = 0; i < info->dlpi_phnum; i++) {
+    const uint64_t address = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) dynamic = (const Elf64_Dyn *)(uintptr_t)address;
+    if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME) visit->found->eh_frame_header = address;
+  }
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
   for (uint32_t i = 0; i < visit->wanted->count; i++) {
     const Elf64_Sym *symbol = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE);
@@ -10422,6 +10587,11 @@ static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
 bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found) {
   symbols_visit_data visit = {wanted, found, false};
   return onstack_loader_each(symbols_visit, &visit) && visit.complete;
+}
+
+int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  loops[0] = (onstack_loop_code){found->address[which], found->address[which] + found->size[which]};
+  return onstack_cold_code(found->eh_frame_header, loops);
 }
 
 /* ---- core/src/control/interpreter/thread_key.c ---- */

@@ -62,6 +62,9 @@ int main(void) {
   compare("a thread's id", layout->thread_id, offsetof(PyThreadState, thread_id));
   compare("a thread's frame", layout->thread_frame, FRAME);
   compare("a cframe's frame", layout->cframe_frame, CFRAME);
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
+  compare("the cframe before", layout->cframe_previous, offsetof(_PyCFrame, previous));
+#endif
 #if PY_VERSION_HEX >= 0x030b0000
   compare("an interpreter's threads", layout->interpreter_threads, offsetof(PyInterpreterState, threads.head));
   compare("the next interpreter", layout->interpreter_next, offsetof(PyInterpreterState, next));

@@ -49,3 +49,25 @@ def php_frames():
         deep = [stack for _, _, stack in profile.samples if "deep" in stack]
         check(deep and sum(stack.count("deep") == 41 for stack in deep) >= 0.9 * len(deep), "deep() is not whole")
         check(all("execute_ex" not in stack[1:] for stack in deep), "a loop's frame is left")
+
+
+# What is deprecated calls the handler from the part of the loop that compilers put elsewhere.
+COLD = """<?php
+function slow() { for ($i = 0, $sum = 0; $i < 200; $i++) $sum += strlen(str_repeat("x", 20000)); return $sum; }
+function handler($number, $text) { slow(); return true; }
+set_error_handler('handler');
+function warns() { return utf8_encode("x"); }
+$end = microtime(true) + 0.5;
+while (microtime(true) < $end) warns();
+"""
+
+
+@case
+def php_frames_of_the_part_of_the_loop_that_lies_apart():
+    with Run(need("php"), "-n", "-r", COLD[5:], ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="500") as done:
+        equal(done.status, 0, done.errors)
+        profile = done.profile()
+        if not any(text.startswith("onstack.interpreted ") for text in profile.comments):
+            raise Skip("php is of a version that is not known")
+        handled, warned = profile.seconds("handler"), profile.seconds("warns")
+        check(handled > 0.9 * warned > 0.3, f"{handled:.3f} of {warned:.3f} s")

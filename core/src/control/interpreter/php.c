@@ -68,9 +68,9 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
   onstack_php *php = &onstack_php_found;
   onstack_symbols_found found;
   if (!onstack_symbols_look(&php_wanted, &found)) return 0;
-  loops[0].low = found.address[PHP_LOOP];
-  loops[0].high = loops[0].low + found.size[PHP_LOOP];
-  if (onstack_observe(&php->ready)) return php->globals == found.address[PHP_GLOBALS] ? 1 : ONSTACK_E_UNSUPPORTED;
+  if (onstack_observe(&php->ready))
+    return php->globals == found.address[PHP_GLOBALS] ? onstack_symbols_loop(&found, PHP_LOOP, loops)
+                                                      : ONSTACK_E_UNSUPPORTED;
   if (found.address[PHP_GLOBALS] == 0) return ONSTACK_E_UNSUPPORTED; /* with thread safety there are none of the process */
   php_module module;
   if (!php_first_module(found.address[PHP_MODULES], &module)) return -EAGAIN;
@@ -79,5 +79,5 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
   php->layout = layout;
   php->globals = found.address[PHP_GLOBALS];
   onstack_publish(&php->ready, 1u); /* pairs with the observe in handler/interpreter/php.c */
-  return 1;
+  return onstack_symbols_loop(&found, PHP_LOOP, loops);
 }

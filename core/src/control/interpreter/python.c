@@ -63,6 +63,7 @@ static const onstack_python_layout python_layouts[] = {
      .thread_id = 152,
      .thread_frame = 56,
      .cframe_frame = 8,
+     .cframe_previous = 16,
      .thread_chunk = 296,
      .thread_bytes = 304,
      .frame_bytes = 72,
@@ -200,9 +201,9 @@ int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODE
   onstack_thread_key place;
   uint32_t key;
   if (!onstack_symbols_look(&python_wanted, &symbols)) return 0;
-  loops[0].low = symbols.address[PYTHON_LOOP];
-  loops[0].high = loops[0].low + symbols.size[PYTHON_LOOP];
-  if (onstack_observe(&python->ready)) return python->runtime == symbols.address[PYTHON_RUNTIME] ? 1 : ONSTACK_E_UNSUPPORTED;
+  if (onstack_observe(&python->ready))
+    return python->runtime == symbols.address[PYTHON_RUNTIME] ? onstack_symbols_loop(&symbols, PYTHON_LOOP, loops)
+                                                              : ONSTACK_E_UNSUPPORTED;
   const onstack_python_layout *layout = python_layout(python_version(&symbols));
   const uint64_t runtime = symbols.address[PYTHON_RUNTIME];
   if (!layout || !python_agrees(layout, runtime)) return ONSTACK_E_UNSUPPORTED;
@@ -216,5 +217,5 @@ int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODE
   python->key_index = place.index;
   python->key_indirect = place.indirect;
   onstack_publish(&python->ready, 1u); /* pairs with the observe in handler/interpreter/python.c */
-  return 1;
+  return onstack_symbols_loop(&symbols, PYTHON_LOOP, loops);
 }

@@ -3,6 +3,7 @@
 
 #include "base/loaded_symbols.h"
 #include "base/loader.h"
+#include "control/interpreter/cold_code.h"
 
 typedef struct symbols_visit_data {
   const onstack_symbols_wanted *wanted;
@@ -15,9 +16,12 @@ static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
   symbols_visit_data *visit = data;
   onstack_loaded_symbols loaded;
   const Elf64_Dyn *dynamic = NULL;
-  for (uint16_t i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  visit->found->eh_frame_header = 0;
+  for (uint16_t i = 0; i < info->dlpi_phnum; i++) {
+    const uint64_t address = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) dynamic = (const Elf64_Dyn *)(uintptr_t)address;
+    if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME) visit->found->eh_frame_header = address;
+  }
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
   for (uint32_t i = 0; i < visit->wanted->count; i++) {
     const Elf64_Sym *symbol = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE);
@@ -32,4 +36,9 @@ static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
 bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found) {
   symbols_visit_data visit = {wanted, found, false};
   return onstack_loader_each(symbols_visit, &visit) && visit.complete;
+}
+
+int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  loops[0] = (onstack_loop_code){found->address[which], found->address[which] + found->size[which]};
+  return onstack_cold_code(found->eh_frame_header, loops);
 }

@@ -4,6 +4,7 @@
 #define ONSTACK_CONTROL_INTERPRETER_SYMBOLS_H
 
 #include "base/defs.h"
+#include "onstack/onstack.h"
 
 #define ONSTACK_SYMBOLS_MOST 8u
 
@@ -15,9 +16,14 @@ typedef struct onstack_symbols_wanted {
 typedef struct onstack_symbols_found {
   uint64_t address[ONSTACK_SYMBOLS_MOST]; /* 0: it does not export that */
   uint64_t size[ONSTACK_SYMBOLS_MOST];
+  uint64_t eh_frame_header; /* of the object (.eh_frame_hdr, as loaded); 0: none */
 } onstack_symbols_found;
 
 /* The first object with all that are needed; false: there is none. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found);
+
+/* Writes the code of the function that is symbol `which`; returns how many pieces it has. Milliseconds; ordinary threads. */
+ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which,
+                                          onstack_loop_code loops[ONSTACK_LOOP_CODES]);
 
 #endif

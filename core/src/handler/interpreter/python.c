@@ -50,13 +50,19 @@ static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python_layout *la
   return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
 }
 
-/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. */
+/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. *outer: the frame that called the
+   innermost call of the loop; 0: not known, or not asked for. */
 static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
-                                                 uint64_t thread, const uint8_t *state, uint64_t *chunk) {
+                                                 uint64_t thread, const uint8_t *state, uint64_t *chunk, uint64_t *outer) {
   uint64_t frame = onstack_window_word(state, layout->thread_frame);
+  *outer = 0;
   *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
   if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
-  if (frame - thread < PYTHON_STATE_MOST) return 0;                          /* the one in the state itself: no loop runs */
+  if (frame - thread < PYTHON_STATE_MOST) return 0; /* the one in the state itself: no loop runs */
+  /* A loop that begins has not written it yet: what lies there may lead anywhere. */
+  if (layout->entry == ONSTACK_PYTHON_FLAG && !(memory->read_own(frame + layout->cframe_previous, outer) &&
+                                                memory->read(*outer + layout->cframe_frame, outer, sizeof(*outer))))
+    *outer = 0;
   return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
 }
 
@@ -72,8 +78,9 @@ static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_pytho
   return frame;
 }
 
+/* The loop sets a frame's flag some instructions behind what leads here to the frame: so who calls it tells as well. */
 static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
-                                              onstack_interpreted_frame *frames, uint32_t capacity) {
+                                              uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
@@ -90,7 +97,8 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
     frames[count] = python_make(layout, bytes, code);
     if (sentinel) /* a call of the loop that has just begun or is about to return */
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY | ONSTACK_INTERPRETED_EMPTY;
-    else if (layout->entry == ONSTACK_PYTHON_EACH || (layout->entry == ONSTACK_PYTHON_FLAG && entry))
+    else if (layout->entry == ONSTACK_PYTHON_EACH ||
+             (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
     count++;
   }
@@ -101,8 +109,9 @@ static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python_layout *l
                                                   uint64_t thread, onstack_interpreted_frame *frames, uint32_t capacity) {
   python_scratch *scratch = memory->scratch;
   onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
-  const uint64_t innermost = python_innermost(layout, memory, thread, scratch->thread, &window.piece);
-  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, frames, capacity);
+  uint64_t outer;
+  const uint64_t innermost = python_innermost(layout, memory, thread, scratch->thread, &window.piece, &outer);
+  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, outer, frames, capacity);
 }
 
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,

@@ -35,6 +35,7 @@ typedef struct onstack_python_layout {
   uint16_t thread_id;
   uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
   uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
+  uint16_t cframe_previous;           /* with ONSTACK_PYTHON_FLAG */
   uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
   uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
   uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
