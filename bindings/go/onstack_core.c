@@ -9040,7 +9040,7 @@ static const uint8_t heap_no_marks;
 static onstack_heap_state heap_state = {.marks = &heap_no_marks};
 
 static struct {
-  uint64_t seed; /* the session's: a child of fork has its parent's threads' generators */
+  uint64_t seed; /* the session's, never 0: a child of fork has its parent's threads' generators */
   int32_t pid;
   uint32_t interval;
   uint32_t generation; /* of the slot */
@@ -9068,8 +9068,9 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
   onstack_store_relaxed(&heap.slot, slot);
   onstack_store_relaxed(&heap.interval, interval);
   onstack_store_relaxed(&heap.generation, slot->generation);
-  onstack_store_relaxed(&heap.pid, onstack_sys_getpid());
-  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)onstack_sys_getpid() << 40));
+  const int32_t pid = onstack_sys_getpid();
+  onstack_store_relaxed(&heap.pid, pid);
+  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)pid << 40) | 1);
   /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
   onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
   onstack_publish(&heap_state.mask, onstack_live_filter_mask());
@@ -9084,7 +9085,7 @@ const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
 /* The calling thread's generator; never 0, which would stay. */
 static uint64_t *heap_random(void) {
   const uint64_t seed = onstack_load_relaxed(&heap.seed);
-  if (heap_own.random == 0 || heap_own.seed != seed) {
+  if (heap_own.seed != seed) {
     heap_own.random = onstack_draw_mix(seed ^ (uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32) | 1;
     heap_own.seed = seed;
   }
@@ -9874,6 +9875,8 @@ ONSTACK_INTERNAL void onstack_slots_after_fork(void);
  */
 #ifndef ONSTACK_CONTROL_WIPED_WORD_H
 #define ONSTACK_CONTROL_WIPED_WORD_H
+
+#define ONSTACK_WIPE_ON_FORK 18 /* MADV_WIPEONFORK of linux/mman.h, which older libcs do not name */
 
 /*
  * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
@@ -12811,15 +12814,15 @@ ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *ma
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
 
-/*
- * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
- * would leave its allocator's lock to a child of fork.
- */
 /* When a thread got its timer, and its CPU time then. */
 typedef struct wall_armed {
   uint64_t ns, cpu_ns;
 } wall_armed;
 
+/*
+ * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
+ * would leave its allocator's lock to a child of fork.
+ */
 typedef struct wall_state {
   uint8_t *memory;
   size_t bytes;
@@ -13023,7 +13026,7 @@ static int wall_take_memory(wall_state *state, size_t bytes) {
   if (state->bytes >= bytes) return 0;
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
-  madvise(memory, bytes, MADV_WIPEONFORK); /* a child of fork has none of these threads; refused: it has a copy */
+  madvise(memory, bytes, ONSTACK_WIPE_ON_FORK); /* a child of fork has none of these threads; refused: it has a copy */
   onstack_own_memory_keeps(memory, bytes);
   state->memory = memory;
   state->bytes = bytes;
@@ -13737,12 +13740,20 @@ int onstack_task_blocks(uint32_t tid, int32_t signal) {
   return (mask & ONSTACK_SIGBIT(signal)) != 0;
 }
 
-char onstack_task_state(uint32_t tid) {
-  char text[256];
-  ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
+#define TASK_STAT_BYTES 512u
+
+/* What proc(5) tells in stat, from the state (3) on; NULL: nothing. */
+static const char *task_stat(uint32_t tid, char text[TASK_STAT_BYTES]) {
+  ssize_t got = task_read_file(tid, "stat", text, TASK_STAT_BYTES - 1);
   text[got > 0 ? got : 0] = 0;
   const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return end && end[1] != 0 ? end[2] : 0;
+  return end && end[1] != 0 ? end + 2 : NULL;
+}
+
+char onstack_task_state(uint32_t tid) {
+  char text[TASK_STAT_BYTES];
+  const char *state = task_stat(tid, text);
+  return state ? *state : 0;
 }
 
 bool onstack_task_sleeps(uint32_t tid) {
@@ -13761,13 +13772,11 @@ bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns) {
   return true;
 }
 
-#define TASK_FIELDS_TO_START 20 /* of proc(5), from the state (3) on to starttime (22) */
+#define TASK_FIELDS_TO_START 19 /* from the state (3) to starttime (22) */
 
 uint64_t onstack_task_age_ns(uint32_t tid) {
-  char text[512];
-  ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *at = strrchr(text, ')'); /* of the name, which may hold anything */
+  char text[TASK_STAT_BYTES];
+  const char *at = task_stat(tid, text);
   for (int field = 0; at && field < TASK_FIELDS_TO_START; field++) at = strchr(at + 1, ' ');
   const long rate = sysconf(_SC_CLK_TCK);
   if (!at || rate <= 0) return 0;
@@ -17658,15 +17667,12 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
 
 #include <sys/mman.h>
 
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18 /* linux/mman.h */
-#endif
 #define WIPED_PAGE ((size_t)4096)
 
 uint32_t *onstack_wiped_word(void) {
   void *page = mmap(NULL, WIPED_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return NULL;
-  if (madvise(page, WIPED_PAGE, MADV_WIPEONFORK) == 0) return page;
+  if (madvise(page, WIPED_PAGE, ONSTACK_WIPE_ON_FORK) == 0) return page;
   munmap(page, WIPED_PAGE);
   return NULL;
 }

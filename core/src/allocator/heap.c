@@ -18,7 +18,7 @@ static const uint8_t heap_no_marks;
 static onstack_heap_state heap_state = {.marks = &heap_no_marks};
 
 static struct {
-  uint64_t seed; /* the session's: a child of fork has its parent's threads' generators */
+  uint64_t seed; /* the session's, never 0: a child of fork has its parent's threads' generators */
   int32_t pid;
   uint32_t interval;
   uint32_t generation; /* of the slot */
@@ -46,8 +46,9 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
   onstack_store_relaxed(&heap.slot, slot);
   onstack_store_relaxed(&heap.interval, interval);
   onstack_store_relaxed(&heap.generation, slot->generation);
-  onstack_store_relaxed(&heap.pid, onstack_sys_getpid());
-  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)onstack_sys_getpid() << 40));
+  const int32_t pid = onstack_sys_getpid();
+  onstack_store_relaxed(&heap.pid, pid);
+  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)pid << 40) | 1);
   /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
   onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
   onstack_publish(&heap_state.mask, onstack_live_filter_mask());
@@ -62,7 +63,7 @@ const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
 /* The calling thread's generator; never 0, which would stay. */
 static uint64_t *heap_random(void) {
   const uint64_t seed = onstack_load_relaxed(&heap.seed);
-  if (heap_own.random == 0 || heap_own.seed != seed) {
+  if (heap_own.seed != seed) {
     heap_own.random = onstack_draw_mix(seed ^ (uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32) | 1;
     heap_own.seed = seed;
   }

@@ -3,15 +3,12 @@
 
 #include <sys/mman.h>
 
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18 /* linux/mman.h */
-#endif
 #define WIPED_PAGE ((size_t)4096)
 
 uint32_t *onstack_wiped_word(void) {
   void *page = mmap(NULL, WIPED_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return NULL;
-  if (madvise(page, WIPED_PAGE, MADV_WIPEONFORK) == 0) return page;
+  if (madvise(page, WIPED_PAGE, ONSTACK_WIPE_ON_FORK) == 0) return page;
   munmap(page, WIPED_PAGE);
   return NULL;
 }

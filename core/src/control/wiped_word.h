@@ -8,6 +8,8 @@
 
 #include "base/defs.h"
 
+#define ONSTACK_WIPE_ON_FORK 18 /* MADV_WIPEONFORK of linux/mman.h, which older libcs do not name */
+
 /*
  * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
  * child shares ours. Never given back. NULL: no memory, or the kernel is older than 4.14. Ordinary threads.

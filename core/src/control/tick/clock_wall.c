@@ -27,6 +27,7 @@
 #include "control/moment.h"
 #include "control/tick/clock.h"
 #include "control/tick/wall_account.h"
+#include "control/wiped_word.h"
 #include "handler/tick/arm.h"
 
 #include <errno.h>
@@ -49,15 +50,15 @@
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
 
-/*
- * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
- * would leave its allocator's lock to a child of fork.
- */
 /* When a thread got its timer, and its CPU time then. */
 typedef struct wall_armed {
   uint64_t ns, cpu_ns;
 } wall_armed;
 
+/*
+ * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
+ * would leave its allocator's lock to a child of fork.
+ */
 typedef struct wall_state {
   uint8_t *memory;
   size_t bytes;
@@ -261,7 +262,7 @@ static int wall_take_memory(wall_state *state, size_t bytes) {
   if (state->bytes >= bytes) return 0;
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
-  madvise(memory, bytes, MADV_WIPEONFORK); /* a child of fork has none of these threads; refused: it has a copy */
+  madvise(memory, bytes, ONSTACK_WIPE_ON_FORK); /* a child of fork has none of these threads; refused: it has a copy */
   onstack_own_memory_keeps(memory, bytes);
   state->memory = memory;
   state->bytes = bytes;

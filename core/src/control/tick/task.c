@@ -55,12 +55,20 @@ int onstack_task_blocks(uint32_t tid, int32_t signal) {
   return (mask & ONSTACK_SIGBIT(signal)) != 0;
 }
 
-char onstack_task_state(uint32_t tid) {
-  char text[256];
-  ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
+#define TASK_STAT_BYTES 512u
+
+/* What proc(5) tells in stat, from the state (3) on; NULL: nothing. */
+static const char *task_stat(uint32_t tid, char text[TASK_STAT_BYTES]) {
+  ssize_t got = task_read_file(tid, "stat", text, TASK_STAT_BYTES - 1);
   text[got > 0 ? got : 0] = 0;
   const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return end && end[1] != 0 ? end[2] : 0;
+  return end && end[1] != 0 ? end + 2 : NULL;
+}
+
+char onstack_task_state(uint32_t tid) {
+  char text[TASK_STAT_BYTES];
+  const char *state = task_stat(tid, text);
+  return state ? *state : 0;
 }
 
 bool onstack_task_sleeps(uint32_t tid) {
@@ -79,13 +87,11 @@ bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns) {
   return true;
 }
 
-#define TASK_FIELDS_TO_START 20 /* of proc(5), from the state (3) on to starttime (22) */
+#define TASK_FIELDS_TO_START 19 /* from the state (3) to starttime (22) */
 
 uint64_t onstack_task_age_ns(uint32_t tid) {
-  char text[512];
-  ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *at = strrchr(text, ')'); /* of the name, which may hold anything */
+  char text[TASK_STAT_BYTES];
+  const char *at = task_stat(tid, text);
   for (int field = 0; at && field < TASK_FIELDS_TO_START; field++) at = strchr(at + 1, ' ');
   const long rate = sysconf(_SC_CLK_TCK);
   if (!at || rate <= 0) return 0;
