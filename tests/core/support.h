@@ -144,6 +144,10 @@ int t_wait(int pid);
    where there are no such namespaces. */
 void t_in_pid_namespace(int (*first)(void));
 
+/* From now on these two calls of this process fail with `error`, whatever their arguments (each test is a process). Returns 0,
+   or the errno of a kernel without such filters. */
+int t_refuse(int first, int second, int error);
+
 /* ---- threads ---- */
 
 /* A thread without libc: shares everything, FS (or TPIDR_EL0) is 0, its own stack. Returns its id. */

@@ -7,13 +7,10 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 static void init(void) {
@@ -200,19 +197,6 @@ Test(waits_edges, threads_without_a_record_are_counted) {
 
 /* ---- labels where memory is copied by a pipe ---- */
 
-/* EPERM for process_vm_readv; each test is a process. */
-static void refuse_copies(void) {
-  struct sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  struct sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
-  cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
-}
-
 static void *reads_with_a_label(void *data) {
   onstack_thread_label_set("request", "/one");
   return reads_for_long(data);
@@ -228,7 +212,7 @@ Test(waits_edges, labels_are_kept_where_process_vm_readv_is_refused) {
   int ends[2];
   double labelled = 0;
   cr_assert_eq(pipe(ends), 0);
-  refuse_copies();
+  cr_assert_eq(t_refuse(SYS_process_vm_readv, SYS_process_vm_readv, EPERM), 0);
   pthread_t thread = begin(reads_with_a_label, ends);
   t_sleep(0.02);
   onstack_options options = t_options(50, add_labelled, &labelled);
