@@ -45,6 +45,17 @@ func sum(p *profile.Profile, column, heap string, functions ...string) int64 {
 	return total
 }
 
+// start is a heap profile that is closed with the test.
+func start(t *testing.T, interval int) *onstack.Profile {
+	t.Helper()
+	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(interval))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { heap.Close() })
+	return heap
+}
+
 func write(t *testing.T, opts ...onstack.HeapOption) *profile.Profile {
 	t.Helper()
 	var out bytes.Buffer
@@ -79,11 +90,7 @@ func allocatesInGo() { kept = make([]byte, 8<<20) }
 
 // One profile: Go's heap and C's, with the goroutine above the native frames.
 func TestOneProfileOfBothHeaps(t *testing.T) {
-	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer heap.Close()
+	heap := start(t, 1)
 	leaks()
 	givesBack()
 	allocatesInGo()
@@ -113,11 +120,7 @@ func TestOneProfileOfBothHeaps(t *testing.T) {
 
 // What the profiler itself allocates, by the program's threads, is in no profile.
 func TestTheProfilersOwnIsNotThere(t *testing.T) {
-	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(100))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer heap.Close()
+	start(t, 100)
 	leaks()
 	for range 3 {
 		write(t)
@@ -135,20 +138,12 @@ func TestTheProfilersOwnIsNotThere(t *testing.T) {
 
 // A newer profile that is closed leaves the older one, which was stopped.
 func TestTheOlderProfileComesBack(t *testing.T) {
-	older, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer older.Close()
+	older := start(t, 1)
 	leaks()
 	if err := older.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	newer, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := newer.Close(); err != nil {
+	if err := start(t, 1).Close(); err != nil {
 		t.Fatal(err)
 	}
 	if got := sum(write(t), "inuse_space", "native", "leaktest_keep", "nativeheap_test.leaks"); got != 1000*1000 {
@@ -158,11 +153,7 @@ func TestTheOlderProfileComesBack(t *testing.T) {
 
 // The account adds up, knows Go's memory and the native one, and is in the profile.
 func TestMemory(t *testing.T) {
-	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer heap.Close()
+	start(t, 1000)
 	leaks()
 	allocatesInGo()
 	for i := range kept {
@@ -204,11 +195,7 @@ func TestMemory(t *testing.T) {
 
 // What is younger than asked for does not count as in use.
 func TestHeapAge(t *testing.T) {
-	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer heap.Close()
+	heap := start(t, 1)
 	leaks()
 	gap := 300 * time.Millisecond
 	if sanitized { // to write a profile takes longer than that
@@ -238,11 +225,7 @@ func TestHeapAge(t *testing.T) {
 
 // Native samples that lead to a goroutine, of many goroutines and threads at once.
 func TestStacksAreRooted(t *testing.T) {
-	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(100000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer heap.Close()
+	heap := start(t, 100000)
 	done := make(chan bool)
 	for range 8 {
 		go func() {
