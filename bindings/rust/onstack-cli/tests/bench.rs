@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `onstack bench` with real Go benchmarks, and what `diff` says of what it wrote.
 
+mod inherited;
 mod preloaded;
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -80,13 +80,7 @@ fn text(bytes: &[u8]) -> &str {
 fn tools_are_awaited_where_the_ends_of_children_are_ignored() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
     command.args(["bench", "go", "./nothing"]).current_dir(directory("bench-ignored"));
-    let ignore = || {
-        // SAFETY: allowed between fork and exec; sets no handler.
-        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-        Ok(())
-    };
-    // SAFETY: as above.
-    let output = unsafe { command.pre_exec(ignore) }.output().unwrap();
+    let output = inherited::under(&mut command, libc::SIGCHLD, libc::SIG_IGN).output().unwrap();
     assert!(text(&output.stderr).contains("go: failed: exit status"), "{}", text(&output.stderr));
 }
 

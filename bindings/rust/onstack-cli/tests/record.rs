@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `onstack record`: what it refuses, what it passes on, and a real profile where the preload is built.
 
+mod inherited;
 mod pprof;
 
 use std::env;
@@ -292,20 +293,9 @@ int main(void) {
         let mut command = onstack();
         command.args(["record", "-o"]).arg(place("sigchld.pb.gz")).arg("--preload").arg(stand_in());
         command.arg("--").arg(&program);
-        let ended = under(&mut command, libc::SIGCHLD, action).output().unwrap();
+        let ended = inherited::under(&mut command, libc::SIGCHLD, action).output().unwrap();
         assert_eq!(ended.status.code(), Some(code), "{}", message(&ended));
     }
-}
-
-/// What the command finds for this signal when it starts.
-fn under(command: &mut Command, signal: i32, action: libc::sighandler_t) -> &mut Command {
-    let set = move || {
-        // SAFETY: allowed between fork and exec; sets no handler.
-        unsafe { libc::signal(signal, action) };
-        Ok(())
-    };
-    // SAFETY: as above.
-    unsafe { command.pre_exec(set) }
 }
 
 /// A program under the command; it has begun, ends after the first SIGINT or SIGQUIT, and says their sum.
@@ -328,8 +318,8 @@ int main(void) {
     let mut command = onstack();
     command.args(["record", "-q", "-o"]).arg(place(&format!("{name}.pb.gz"))).arg("--preload").arg(stand_in());
     command.arg("--").arg(compile(name, source, &[])).stdout(Stdio::piped());
-    under(&mut command, libc::SIGINT, libc::SIG_DFL);
-    under(&mut command, libc::SIGQUIT, libc::SIG_DFL);
+    inherited::under(&mut command, libc::SIGINT, libc::SIG_DFL);
+    inherited::under(&mut command, libc::SIGQUIT, libc::SIG_DFL);
     // SAFETY: what the tests below do is allowed between fork and exec.
     let mut child = unsafe { command.pre_exec(prepare) }.spawn().unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();

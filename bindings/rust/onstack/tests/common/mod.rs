@@ -92,10 +92,7 @@ pub fn action(signal: i32) -> Action {
 /// Threads of the library in this process.
 pub fn own_threads() -> usize {
     // A thread that has been joined may be listed for another moment.
-    let end = Instant::now() + Duration::from_secs(1);
-    while listed_threads() > 0 && Instant::now() < end {
-        thread::sleep(Duration::from_millis(1));
-    }
+    let _ = eventually(|| listed_threads() == 0);
     listed_threads()
 }
 
