@@ -1190,6 +1190,14 @@ ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, c
   onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
 }
 
+/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a cancellation
+   point, where a cancelled thread of the host would leave with what we hold. */
+ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
+  const struct onstack_timespec pause = {0, nanoseconds};
+  uint32_t nobody_wakes = 0;
+  onstack_sys_futex_wait(&nobody_wakes, 0, &pause);
+}
+
 /* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
 struct onstack_kernel_sigevent {
   uint64_t value;
@@ -1520,6 +1528,14 @@ struct onstack_timespec {
 
 ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
   onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a cancellation
+   point, where a cancelled thread of the host would leave with what we hold. */
+ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
+  const struct onstack_timespec pause = {0, nanoseconds};
+  uint32_t nobody_wakes = 0;
+  onstack_sys_futex_wait(&nobody_wakes, 0, &pause);
 }
 
 /* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
@@ -1861,6 +1877,14 @@ struct onstack_timespec {
 
 ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
   onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a cancellation
+   point, where a cancelled thread of the host would leave with what we hold. */
+ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
+  const struct onstack_timespec pause = {0, nanoseconds};
+  uint32_t nobody_wakes = 0;
+  onstack_sys_futex_wait(&nobody_wakes, 0, &pause);
 }
 
 /* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
@@ -10662,17 +10686,15 @@ bool onstack_thread_key_find(uint32_t key, onstack_thread_key *place) {
 /* ---- core/src/control/moment.c ---- */
 
 #include <sched.h>
-#include <time.h>
 
 #define MOMENT_OFFERS 64u
 #define MOMENT_NS 50000
 
 void onstack_moment(uint32_t round) {
-  const struct timespec pause = {0, MOMENT_NS};
   if (round < MOMENT_OFFERS)
     sched_yield();
   else
-    nanosleep(&pause, NULL);
+    onstack_sys_sleep(MOMENT_NS);
 }
 
 /* ---- core/src/control/options.c ---- */
@@ -11200,12 +11222,11 @@ static void action_follow_host(int signal, const struct onstack_kernel_sigaction
 }
 
 void onstack_action_follow_host(int signal) {
-  const struct timespec pause = {0, 50000};
   struct onstack_kernel_sigaction now;
   onstack_copy *locked = onstack_copies_lock(false);
   /* Who holds it may be the thread that this signal handler has interrupted. */
   for (int i = 0; i < ACTION_FOLLOW_TRIES && !locked; i++) {
-    nanosleep(&pause, NULL);
+    onstack_sys_sleep(50000);
     locked = onstack_copies_lock(false);
   }
   if (!locked) return;
@@ -11618,7 +11639,6 @@ static onstack_copy *copies_lowest(void) {
 }
 
 onstack_copy *onstack_copies_lock(bool wait) {
-  const struct timespec pause = {0, 50000};
   for (;;) {
     onstack_copy *lowest = copies_lowest();
     uint32_t expected = 0;
@@ -11626,7 +11646,7 @@ onstack_copy *onstack_copies_lock(bool wait) {
       if (!onstack_copies_outgrew(lowest)) return lowest;
       onstack_copies_unlock(lowest);
     } else if (wait) {
-      nanosleep(&pause, NULL); /* a handful of system calls, elsewhere */
+      onstack_sys_sleep(50000); /* a handful of system calls, elsewhere */
     } else {
       return NULL;
     }
@@ -12147,8 +12167,7 @@ static int clock_cpu_join(onstack_slot *slot) {
 
 /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
 static void clock_cpu_wait(const onstack_process_clock *clock) {
-  const struct timespec pause = {0, 50000};
-  while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
+  while (onstack_dekker_load(&clock->record->busy) != 0) onstack_sys_sleep(50000);
 }
 
 /* How often the kernel looks at timers of CPU time. */
@@ -12992,11 +13011,10 @@ static uint64_t clock_wall_work(void *data) {
 
 /* A consumer that is behind gets a moment; all together as long. */
 static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
-  const struct timespec pause = {0, 200000};
   while (onstack_ring_is_half_full(&slot->ring) && onstack_monotonic_ns() < until_ns) {
     onstack_exchange(&slot->wake, 1u);
     onstack_sys_futex_wake(&slot->wake);
-    nanosleep(&pause, NULL);
+    onstack_sys_sleep(200000);
   }
 }
 
@@ -13297,14 +13315,13 @@ static bool look_test_is_true(const look_test *test, const onstack_task_call *ca
 
 /* It is on its way into the call, and may wait for a processor before that. */
 static bool look_test_look(const look_test *test) {
-  const struct timespec pause = {0, 1000000};
   for (int round = 0; round < LOOK_TEST_ROUNDS; round++) {
     const uint32_t tid = onstack_observe(&test->tid);
     onstack_task_call call;
     const onstack_task_call_status status = tid ? onstack_task_blocked_in(tid, &call) : ONSTACK_TASK_RUNS;
     if (status == ONSTACK_TASK_BLOCKED && look_test_is_true(test, &call)) return true;
     if (status == ONSTACK_TASK_REFUSED) return false;
-    nanosleep(&pause, NULL);
+    onstack_sys_sleep(1000000);
   }
   return false;
 }
@@ -13340,13 +13357,12 @@ bool onstack_look_works(void) {
 #define OWN_CLOSE_NS 100000000u /* for all of them together */
 
 void onstack_own_wait_closed(int32_t signal) {
-  const struct timespec pause = {0, 50000};
   const int32_t self = onstack_sys_gettid();
   const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
     const onstack_own_thread *own = &onstack_own_threads[i];
     if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
-    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
   }
 }
 
@@ -14074,14 +14090,13 @@ static bool threads_is_past(uint32_t then_us, uint32_t tid) {
 }
 
 void onstack_threads_wait_delivered(const onstack_slot *slot) {
-  const struct timespec pause = {0, 50000};
   const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
   const uint32_t self = (uint32_t)onstack_sys_gettid();
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
     if (tid == 0 || tid == self) continue;
     while (!threads_is_past(slot->threads.notes[i].waited_us, tid) && onstack_monotonic_ns() < until)
-      nanosleep(&pause, NULL);
+      onstack_sys_sleep(50000);
   }
 }
 

@@ -25,15 +25,15 @@ static struct {
   host_words now;
 } host;
 
-static const struct onstack_timespec host_pause = {0, 20000}; /* between two looks at what another thread does */
+#define HOST_PAUSE_NS 20000u /* between two looks at what another thread does */
 
 /* Writers have every signal blocked, so a handler never waits for the thread that it interrupted; on another thread it
    waits for some stores. Asleep, as the writer may wait for this very processor under a lower priority. */
 static struct sigaction host_read(void) {
   host_words copy;
-  uint32_t begun, asleep = 0;
+  uint32_t begun;
   for (uint32_t round = 0;; round++) {
-    if (round > 0) onstack_sys_futex_wait(&asleep, 0, &host_pause);
+    if (round > 0) onstack_sys_sleep(HOST_PAUSE_NS);
     begun = onstack_seqlock_begin(&host.lock);
     for (size_t i = 0; i < ONSTACK_COUNT_OF(copy.words); i++) copy.words[i] = onstack_load_relaxed(&host.now.words[i]);
     if (onstack_seqlock_held(&host.lock, begun)) return copy.action;
@@ -55,8 +55,7 @@ static struct sigaction host_write(const struct sigaction *action) {
   const host_words wanted = {.action = *action};
   /* Asleep between two looks: who writes may need this processor, whatever this thread's policy. A raw call: it may be in a
      handler, with every signal blocked. */
-  for (uint32_t free = 0; !onstack_cas(&host.writing, &free, 1u); free = 0)
-    onstack_sys_futex_wait(&host.writing, 1, &host_pause);
+  for (uint32_t free = 0; !onstack_cas(&host.writing, &free, 1u); free = 0) onstack_sys_sleep(HOST_PAUSE_NS);
   const struct sigaction before = host.now.action;
   onstack_seqlock_write_begin(&host.lock);
   for (size_t i = 0; i < ONSTACK_COUNT_OF(wanted.words); i++) onstack_store_relaxed(&host.now.words[i], wanted.words[i]);

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/kinds.h"
+#include "base/sys.h"
 #include "preload/compress.h"
 #include "preload/complain.h"
 #include "preload/status.h"
@@ -51,10 +52,9 @@ static void sampling_complain(const onstack_settings_of_preload *settings, int c
  * this process goes on as that program, and this thread is ended any moment; or the exec fails, as it does along PATH.
  */
 static int sampling_start_session(const onstack_options *options) {
-  struct timespec pause = {0, SAMPLING_AGAIN_NS};
   int result = onstack_session_start_at_once(options, &sampling.session);
   for (int i = 0; result == -EAGAIN && i < SAMPLING_AGAIN; i++) {
-    nanosleep(&pause, NULL);
+    onstack_sys_sleep(SAMPLING_AGAIN_NS);
     result = onstack_session_start_at_once(options, &sampling.session);
   }
   return result;

@@ -114,12 +114,11 @@ static void action_follow_host(int signal, const struct onstack_kernel_sigaction
 }
 
 void onstack_action_follow_host(int signal) {
-  const struct timespec pause = {0, 50000};
   struct onstack_kernel_sigaction now;
   onstack_copy *locked = onstack_copies_lock(false);
   /* Who holds it may be the thread that this signal handler has interrupted. */
   for (int i = 0; i < ACTION_FOLLOW_TRIES && !locked; i++) {
-    nanosleep(&pause, NULL);
+    onstack_sys_sleep(50000);
     locked = onstack_copies_lock(false);
   }
   if (!locked) return;

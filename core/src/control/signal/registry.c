@@ -17,7 +17,6 @@ static onstack_copy *copies_lowest(void) {
 }
 
 onstack_copy *onstack_copies_lock(bool wait) {
-  const struct timespec pause = {0, 50000};
   for (;;) {
     onstack_copy *lowest = copies_lowest();
     uint32_t expected = 0;
@@ -25,7 +24,7 @@ onstack_copy *onstack_copies_lock(bool wait) {
       if (!onstack_copies_outgrew(lowest)) return lowest;
       onstack_copies_unlock(lowest);
     } else if (wait) {
-      nanosleep(&pause, NULL); /* a handful of system calls, elsewhere */
+      onstack_sys_sleep(50000); /* a handful of system calls, elsewhere */
     } else {
       return NULL;
     }

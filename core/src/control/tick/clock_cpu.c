@@ -80,8 +80,7 @@ static int clock_cpu_join(onstack_slot *slot) {
 
 /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
 static void clock_cpu_wait(const onstack_process_clock *clock) {
-  const struct timespec pause = {0, 50000};
-  while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
+  while (onstack_dekker_load(&clock->record->busy) != 0) onstack_sys_sleep(50000);
 }
 
 /* How often the kernel looks at timers of CPU time. */

@@ -228,11 +228,10 @@ static uint64_t clock_wall_work(void *data) {
 
 /* A consumer that is behind gets a moment; all together as long. */
 static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
-  const struct timespec pause = {0, 200000};
   while (onstack_ring_is_half_full(&slot->ring) && onstack_monotonic_ns() < until_ns) {
     onstack_exchange(&slot->wake, 1u);
     onstack_sys_futex_wake(&slot->wake);
-    nanosleep(&pause, NULL);
+    onstack_sys_sleep(200000);
   }
 }
 

@@ -36,14 +36,13 @@ static bool look_test_is_true(const look_test *test, const onstack_task_call *ca
 
 /* It is on its way into the call, and may wait for a processor before that. */
 static bool look_test_look(const look_test *test) {
-  const struct timespec pause = {0, 1000000};
   for (int round = 0; round < LOOK_TEST_ROUNDS; round++) {
     const uint32_t tid = onstack_observe(&test->tid);
     onstack_task_call call;
     const onstack_task_call_status status = tid ? onstack_task_blocked_in(tid, &call) : ONSTACK_TASK_RUNS;
     if (status == ONSTACK_TASK_BLOCKED && look_test_is_true(test, &call)) return true;
     if (status == ONSTACK_TASK_REFUSED) return false;
-    nanosleep(&pause, NULL);
+    onstack_sys_sleep(1000000);
   }
   return false;
 }

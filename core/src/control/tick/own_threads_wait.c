@@ -8,12 +8,11 @@
 #define OWN_CLOSE_NS 100000000u /* for all of them together */
 
 void onstack_own_wait_closed(int32_t signal) {
-  const struct timespec pause = {0, 50000};
   const int32_t self = onstack_sys_gettid();
   const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
     const onstack_own_thread *own = &onstack_own_threads[i];
     if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
-    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
   }
 }

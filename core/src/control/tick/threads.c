@@ -221,14 +221,13 @@ static bool threads_is_past(uint32_t then_us, uint32_t tid) {
 }
 
 void onstack_threads_wait_delivered(const onstack_slot *slot) {
-  const struct timespec pause = {0, 50000};
   const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
   const uint32_t self = (uint32_t)onstack_sys_gettid();
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
     if (tid == 0 || tid == self) continue;
     while (!threads_is_past(slot->threads.notes[i].waited_us, tid) && onstack_monotonic_ns() < until)
-      nanosleep(&pause, NULL);
+      onstack_sys_sleep(50000);
   }
 }
 
