@@ -2467,13 +2467,16 @@ typedef enum onstack_timer_state {
   ONSTACK_TIMER_STOPPED,
 } onstack_timer_state;
 
+/* An instant in 32 bits, rounded up: the difference of two holds 19 hours of a thread that blocks the signal. */
+#define ONSTACK_TIMER_UNIT ((uint64_t)32768) /* nanoseconds */
+
 typedef struct onstack_timer {
-  int32_t id;        /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
-  uint32_t ticks;    /* that came since it was set, overruns too */
-  uint32_t first_us; /* when the first of them is due, by its clock; 0: not known */
-  uint8_t state;     /* onstack_timer_state */
-  uint8_t meetings;  /* process ticks that met its thread since it ticked last */
-  uint16_t before;   /* ticks of what its thread had used when a scan found it */
+  int32_t id;       /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
+  uint32_t ticks;   /* that came since it was set, overruns too */
+  uint32_t first;   /* when the first of them is due, by its clock, in ONSTACK_TIMER_UNIT; 0: not known */
+  uint8_t state;    /* onstack_timer_state */
+  uint8_t meetings; /* process ticks that met its thread since it ticked last */
+  uint16_t before;  /* ticks of what its thread had used when a scan found it */
 } onstack_timer;
 
 static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
@@ -5990,7 +5993,7 @@ void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIM
 
 ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
   onstack_store_relaxed(&timer->ticks, 0u);
-  onstack_store_relaxed(&timer->first_us, 0u);
+  onstack_store_relaxed(&timer->first, 0u);
   onstack_store_relaxed(&timer->before, (uint16_t)0);
 }
 
@@ -5999,6 +6002,15 @@ ONSTACK_HANDLER int32_t onstack_timer_cpu_clock(uint32_t tid) { return (int32_t)
 
 static ONSTACK_HANDLER uint64_t timer_nanoseconds(const struct onstack_timespec *time) {
   return (uint64_t)time->seconds * 1000000000u + (uint64_t)time->nanoseconds;
+}
+
+static ONSTACK_HANDLER uint32_t timer_units(uint64_t ns) {
+  return (uint32_t)((ns + ONSTACK_TIMER_UNIT - 1) / ONSTACK_TIMER_UNIT);
+}
+
+static ONSTACK_HANDLER uint32_t timer_instant(uint64_t ns) {
+  const uint32_t units = timer_units(ns);
+  return units ? units : 1;
 }
 
 ONSTACK_HANDLER bool onstack_timer_read_clock(int32_t clock, uint64_t *ns) {
@@ -6047,13 +6059,13 @@ ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint6
   uint64_t now;
   const bool known = onstack_timer_read_clock(clock, &now);
   if (known) first_ns += now;
-  if (known) onstack_store_relaxed(&timer->first_us, (uint32_t)(first_ns / 1000u) | 1u);
+  if (known) onstack_store_relaxed(&timer->first, timer_instant(first_ns));
   return timer_tick_at(timer, known ? TIMER_ABSTIME : 0, first_ns, period_ns, NULL);
 }
 
 ONSTACK_HANDLER void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns) {
   onstack_store_relaxed(&timer->ticks, 0u);
-  onstack_store_relaxed(&timer->first_us, (uint32_t)(from_ns / 1000u) | 1u);
+  onstack_store_relaxed(&timer->first, timer_instant(from_ns));
 }
 
 ONSTACK_HANDLER int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
@@ -6081,12 +6093,11 @@ ONSTACK_HANDLER void onstack_timer_delete(int32_t id) {
 }
 
 uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns) {
-  const uint32_t ticks = onstack_load_relaxed(&timer->ticks), first = onstack_load_relaxed(&timer->first_us);
+  const uint32_t ticks = onstack_load_relaxed(&timer->ticks), first = onstack_load_relaxed(&timer->first);
   if (first == 0 || now_ns == 0) return ticks;
-  /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
-  const uint64_t came = (uint64_t)ticks * period_ns / 1000u;
-  const int32_t late = (int32_t)((uint32_t)(now_ns / 1000u) - first - (uint32_t)came);
-  return late < 0 ? ticks : ticks + 1 + (uint32_t)((uint64_t)late * 1000u / period_ns);
+  /* Since the first tick that has not come; rounded down, as no tick is due before its time. */
+  const int32_t late = (int32_t)((uint32_t)(now_ns / ONSTACK_TIMER_UNIT) - first - timer_units((uint64_t)ticks * period_ns));
+  return late < 0 ? ticks : ticks + 1 + (uint32_t)((uint64_t)late * ONSTACK_TIMER_UNIT / period_ns);
 }
 
 uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due) {

@@ -133,14 +133,23 @@ Test(timer, one_of_two_takes_it, .timeout = 100) {
 /* ---- the accounting ---- */
 
 Test(timer, due_is_what_has_come_and_what_should_have) {
-  onstack_timer timer = {.state = ONSTACK_TIMER_STOPPED, .ticks = 5, .first_us = 1000};
-  const uint64_t sixth_ns = 1000000u + 5 * PERIOD_NS;
-  cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, sixth_ns - 1000), 5, "the sixth comes in a microsecond");
-  cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, sixth_ns), 6);
-  cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, sixth_ns + 2 * PERIOD_NS), 8);
+  onstack_timer timer = {.state = ONSTACK_TIMER_STOPPED, .ticks = 5, .first = 1000};
+  const uint64_t sixth_ns = 1000 * ONSTACK_TIMER_UNIT + 5 * PERIOD_NS, rounding_ns = 2 * ONSTACK_TIMER_UNIT;
+  cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, sixth_ns - 1), 5, "the sixth comes in a nanosecond");
+  cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, sixth_ns + rounding_ns), 6);
+  cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, sixth_ns + 2 * PERIOD_NS - 1), 7);
+  cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, sixth_ns + 2 * PERIOD_NS + rounding_ns), 8);
   cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, 0), 5, "a clock that cannot be read");
-  timer.first_us = 0;
+  timer.first = 0;
   cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, sixth_ns), 5, "a first tick that is not known");
+}
+
+/* A thread of an allocator that blocks every signal as long as a server runs. */
+Test(timer, due_counts_hours_of_a_thread_that_blocks_the_signal) {
+  const uint64_t first_ns = 3 * PERIOD_NS, hours_ns = (uint64_t)12 * 3600 * 1000000000u;
+  onstack_timer timer = {.state = ONSTACK_TIMER_ARMING};
+  onstack_timer_owe(&timer, first_ns);
+  cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, first_ns + hours_ns + PERIOD_NS / 2), 1 + hours_ns / PERIOD_NS);
 }
 
 Test(timer, missing_is_what_was_due_and_has_not_come) {

@@ -39,13 +39,16 @@ typedef enum onstack_timer_state {
   ONSTACK_TIMER_STOPPED,
 } onstack_timer_state;
 
+/* An instant in 32 bits, rounded up: the difference of two holds 19 hours of a thread that blocks the signal. */
+#define ONSTACK_TIMER_UNIT ((uint64_t)32768) /* nanoseconds */
+
 typedef struct onstack_timer {
-  int32_t id;        /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
-  uint32_t ticks;    /* that came since it was set, overruns too */
-  uint32_t first_us; /* when the first of them is due, by its clock; 0: not known */
-  uint8_t state;     /* onstack_timer_state */
-  uint8_t meetings;  /* process ticks that met its thread since it ticked last */
-  uint16_t before;   /* ticks of what its thread had used when a scan found it */
+  int32_t id;       /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
+  uint32_t ticks;   /* that came since it was set, overruns too */
+  uint32_t first;   /* when the first of them is due, by its clock, in ONSTACK_TIMER_UNIT; 0: not known */
+  uint8_t state;    /* onstack_timer_state */
+  uint8_t meetings; /* process ticks that met its thread since it ticked last */
+  uint16_t before;  /* ticks of what its thread had used when a scan found it */
 } onstack_timer;
 
 static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
