@@ -37,5 +37,16 @@ if [ -n "$unpaged" ]; then
   echo "check-exports: no man page has a line .Nm for:" $unpaged >&2
   status=1
 fi
+# What musl's loader does not find keeps its programs from starting (core/preload/other_libc.c).
+musl=/lib/ld-musl-$(uname -m).so.1
+preload=${library%/*}/libonstack-preload.so
+if [ -e "$musl" ] && [ -e "$preload" ]; then
+  missing=$(nm -D --undefined-only "$preload" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | LC_ALL=C sort -u |
+    LC_ALL=C comm -23 - <(nm -D --defined-only "$musl" | awk '{ print $3 }' | LC_ALL=C sort -u))
+  if [ -n "$missing" ]; then
+    echo "check-exports: the preload uses names that musl lacks: put them into core/preload/other_libc.c:" $missing >&2
+    status=1
+  fi
+fi
 [ "$status" -eq 0 ] && echo "check-exports: $(grep -c . "$list") names, as listed and declared"
 exit "$status"

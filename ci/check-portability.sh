@@ -14,6 +14,7 @@ parts=${*:-compilers musl aarch64 glibc others}
 mkdir -p "$out"
 : >"$log"
 oldest_glibc=2.17
+newest_glibc=2.41
 zig_version=0.15.2
 
 say() { echo "$*" | tee -a "$log"; }
@@ -120,6 +121,25 @@ check_glibc() {
     fi
     [ "$machine" = "$(uname -m)" ] && run "$name" shared && run "$name" heap
   done
+  check_newest_headers
+}
+
+# The preload by the newest headers: names that musl lacks keep its programs from starting (core/preload/other_libc.c).
+# __dso_handle is of the compiler's own objects.
+check_newest_headers() {
+  local name=glibc-newest musl missing
+  musl=/lib/ld-musl-$(uname -m).so.1
+  find_zig || return
+  [ -e "$musl" ] || { say "skip $name: musl is not installed"; return; }
+  with_zig $name "$(uname -m)-linux-gnu.$newest_glibc" preload-objects || return
+  missing=$(find "$out/$name/obj" -name '*.o' -exec nm {} + | awk 'NF == 3 { has[$3] } $1 == "U" { uses[$2] }
+    END { for (name in uses) if (!(name in has) && name != "__dso_handle") print name }' | LC_ALL=C sort |
+    LC_ALL=C comm -23 - <(nm -D --defined-only "$musl" | awk '{ print $3 }' | LC_ALL=C sort -u))
+  if [ -z "$missing" ]; then
+    say "ok $name: by glibc $newest_glibc's headers the preload needs no name that musl lacks"
+  else
+    say "not ok $name: by glibc $newest_glibc's headers the preload needs names that musl lacks:" $missing
+  fi
 }
 
 check_others() {

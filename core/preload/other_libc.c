@@ -2,13 +2,15 @@
 /*
  * A preload is for whatever program comes, and the children of a shell may be linked with another libc than this library
  * was. musl's loader takes a library of glibc's, and needs nothing but its names: of those that this library uses it lacks
- * two, which glibc links into it in place of the standard's functions. So these stand here, and bind inside.
+ * the ones by which glibc's headers and its static part replace the standard's functions. So these stand here, and bind
+ * inside. ci/check-exports.sh and ci/check-portability.sh look whether these are all.
  */
 #include "base/defs.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdlib.h>
 
 typedef void (*other_handler)(void);
@@ -30,4 +32,24 @@ int at_quick_exit(other_handler handler) {
   if (__cxa_at_quick_exit) return __cxa_at_quick_exit((void (*)(void *))(uintptr_t)handler, &__dso_handle);
   int (*standard)(other_handler) = (int (*)(other_handler))(uintptr_t)other_find("at_quick_exit");
   return standard ? standard(handler) : ENOSYS;
+}
+
+/* Headers of glibc 2.38 and later give these names to strtol and its like, which read binary numbers as C23 wants. */
+extern long other_strtol(const char *text, char **end, int base) __asm__("strtol");
+extern unsigned long long other_strtoull(const char *text, char **end, int base) __asm__("strtoull");
+extern int other_vsscanf(const char *text, const char *format, va_list values) __asm__("__isoc99_vsscanf");
+ONSTACK_INTERNAL long __isoc23_strtol(const char *text, char **end, int base);
+ONSTACK_INTERNAL unsigned long long __isoc23_strtoull(const char *text, char **end, int base);
+ONSTACK_INTERNAL int __isoc23_sscanf(const char *text, const char *format, ...);
+
+long __isoc23_strtol(const char *text, char **end, int base) { return other_strtol(text, end, base); }
+
+unsigned long long __isoc23_strtoull(const char *text, char **end, int base) { return other_strtoull(text, end, base); }
+
+int __isoc23_sscanf(const char *text, const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  const int result = other_vsscanf(text, format, values);
+  va_end(values);
+  return result;
 }

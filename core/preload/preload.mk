@@ -6,8 +6,9 @@ PRELOAD_OBJECTS := $(PRELOAD_SOURCES:core/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/hea
 # clean, or remove compress.o.
 ZLIB ?= -l:libz.a
 
-.PHONY: preload
+.PHONY: preload preload-objects
 preload: $(BUILD)/lib/libonstack-preload.so
+preload-objects: $(PRELOAD_OBJECTS) # ci/check-portability.sh: for a linker that cannot link them
 lib: preload
 
 # local names bind inside: another copy of the core in the host has its own.
