@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What the preload has said last: a line `onstack.stats key=value ...`, which it replaces each second and at the end; then
-/// a line `onstack.module ...` for each library that cut stacks may follow.
+/// others may follow: `onstack.heap`, `onstack.wall`, `onstack.interpreted`, and `onstack.module` for each library that cut stacks.
 #[derive(Default)]
 pub struct Status {
     counters: BTreeMap<String, String>,
-    modules: Vec<String>,
+    more: Vec<String>,
 }
 
 impl Status {
@@ -44,10 +44,7 @@ impl Status {
         let pairs = first.split_whitespace().filter_map(|word| word.split_once('='));
         Self {
             counters: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-            modules: lines
-                .filter(|line| ["onstack.heap ", "onstack.module "].iter().any(|key| line.starts_with(key)))
-                .map(Cow::into_owned)
-                .collect(),
+            more: lines.filter(|line| line.starts_with("onstack.")).map(Cow::into_owned).collect(),
         }
     }
 
@@ -78,7 +75,7 @@ impl Status {
     pub fn comments(&self) -> Vec<String> {
         let counters = self.counters.iter();
         let first = counters.fold("onstack.stats".to_owned(), |text, (key, value)| format!("{text} {key}={value}"));
-        std::iter::once(first).chain(self.modules.iter().cloned()).collect()
+        std::iter::once(first).chain(self.more.iter().cloned()).collect()
     }
 
     /// Samples, rate, drops and time.

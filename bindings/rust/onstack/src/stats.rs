@@ -14,8 +14,6 @@ use crate::writer::written;
 
 /// What a comment with counters begins with; `key=value` follow, with spaces between.
 pub(crate) const COUNTERS: &str = "onstack.stats";
-/// Of a heap session.
-pub(crate) const HEAP: &str = "onstack.heap";
 
 /// Counters of a session since its start. In ticks,
 /// `ticks == recorded + unattributed + dropped_ring_full + dropped_no_stack + dropped_unwinder + dropped_stopping`,

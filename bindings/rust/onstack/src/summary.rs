@@ -9,7 +9,7 @@ use crate::losses::{self, ModuleStats};
 use crate::message::ProfileMessage;
 use crate::plain::{plain, Plain};
 use crate::stacks::{is_named, Stacks};
-use crate::stats::{COUNTERS, HEAP};
+use crate::stats::COUNTERS;
 
 /// How the stacks were found, what has names, what was cut and what was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,8 +39,13 @@ pub struct Summary {
     pub unit: String,
 }
 
-/// How many samples have a time, and how many found no room for it.
-const TIMELINE: &str = "onstack.timeline";
+/// Comments with more counters, and what their names begin with here.
+const MORE_COUNTERS: [(&str, &str); 4] = [
+    ("onstack.heap", "heap_"),
+    ("onstack.wall", "wall_"),
+    ("onstack.interpreted", "interpreted_"),
+    ("onstack.timeline", "timeline_"),
+];
 
 /// The counter that ticks come to, where each thread was met.
 const CPU_TIME: &str = "cpu_ns";
@@ -111,15 +116,16 @@ fn sorted(sums: HashMap<String, i64>) -> Vec<(String, i64)> {
     sums
 }
 
-/// Those of the heap and of times stand in comments of their own; `heap_untracked` is the heap's `untracked`.
+/// `heap_untracked` is the heap's `untracked`.
 fn counters(profile: &ProfileMessage) -> BTreeMap<String, String> {
     let comments = || profile.comment.iter().map(|&index| profile.text(index));
     let of = |begin, prefix: &'static str| {
         let words = comments().filter_map(move |comment| comment.strip_prefix(begin)).flat_map(str::split_whitespace);
         let pairs = words.filter_map(|word: &str| word.split_once('='));
-        pairs.map(move |(key, value)| (format!("{prefix}{key}"), value.to_owned()))
+        pairs
+            .map(move |(key, value)| (format!("{prefix}{}", key.strip_prefix(prefix).unwrap_or(key)), value.to_owned()))
     };
-    of(COUNTERS, "").chain(of(HEAP, "heap_")).chain(of(TIMELINE, "timeline_")).collect()
+    of(COUNTERS, "").chain(MORE_COUNTERS.into_iter().flat_map(|(begin, prefix)| of(begin, prefix))).collect()
 }
 
 impl fmt::Display for Summary {
@@ -223,11 +229,15 @@ mod tests {
         assert!(profile.summary().to_string().contains("heap_untracked: sampled blocks without a place"));
         profile.add_comment("onstack.timeline kept=9 lost=3");
         assert!(profile.summary().to_string().contains("timeline_lost: samples whose time found no room"));
+        profile.add_comment("onstack.wall rounds=50 looks=200 moved=4 refused=5");
+        profile.add_comment("onstack.interpreted samples=8 interpreted_cut=2 interpreted_unmatched=1");
         profile.add_comment("onstack.stats blocked=1");
         let summary = profile.summary();
         assert_eq!((summary.stacks, summary.total, summary.named, summary.deepest), (3, 10, 7, 2));
         assert_eq!(summary.truncated["unreadable stack memory"], 1);
         assert_eq!(summary.counters["dropped_ring_full"], "2");
+        assert_eq!((&*summary.counters["wall_refused"], &*summary.counters["wall_moved"]), ("5", "4"));
+        assert_eq!((&*summary.counters["interpreted_samples"], &*summary.counters["interpreted_cut"]), ("8", "2"));
         let text = summary.to_string();
         for part in [
             "90.00%  stack reaches",
