@@ -836,6 +836,9 @@ ONSTACK_INTERNAL bool onstack_loaded_symbols_read(const Elf64_Dyn *dynamic, uint
 /* A symbol of this name and type (STT_*; STT_NOTYPE: any) that the object defines; NULL: it has none. */
 ONSTACK_INTERNAL const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name,
                                                               uint8_t type);
+
+/* Whether the object asks the loader for a function of this name. As long as the object is there. */
+ONSTACK_INTERNAL bool onstack_loaded_symbols_wants(const Elf64_Dyn *dynamic, uint64_t bias, const char *name);
 #endif
 
 #endif
@@ -903,6 +906,33 @@ const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbo
   for (uint64_t i = 0; i < symbols->count; i++)
     if (loaded_is(symbols, &symbols->symbols[i], name, type)) return &symbols->symbols[i];
   return NULL;
+}
+
+typedef struct loaded_relocations {
+  const Elf64_Rela *entries;
+  uint64_t bytes;
+} loaded_relocations;
+
+static bool loaded_refers(const onstack_loaded_symbols *symbols, const loaded_relocations *relocations, const char *name) {
+  for (uint64_t i = 0; i < relocations->bytes / sizeof(Elf64_Rela); i++) {
+    const uint64_t index = ELF64_R_SYM(relocations->entries[i].r_info);
+    if (index != 0 && strcmp(symbols->strings + symbols->symbols[index].st_name, name) == 0) return true;
+  }
+  return false;
+}
+
+/* A table of symbols has no length where nothing is exported; what is asked for has a relocation. */
+bool onstack_loaded_symbols_wants(const Elf64_Dyn *dynamic, uint64_t bias, const char *name) {
+  loaded_relocations calls = {NULL, 0}, data = {NULL, 0};
+  onstack_loaded_symbols symbols;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &symbols)) return false;
+  for (; dynamic->d_tag != DT_NULL; dynamic++) {
+    if (dynamic->d_tag == DT_JMPREL) calls.entries = loaded_target(dynamic->d_un.d_ptr, bias);
+    if (dynamic->d_tag == DT_PLTRELSZ) calls.bytes = dynamic->d_un.d_val;
+    if (dynamic->d_tag == DT_RELA) data.entries = loaded_target(dynamic->d_un.d_ptr, bias);
+    if (dynamic->d_tag == DT_RELASZ) data.bytes = dynamic->d_un.d_val;
+  }
+  return (calls.entries && loaded_refers(&symbols, &calls, name)) || (data.entries && loaded_refers(&symbols, &data, name));
 }
 #endif
 
@@ -2582,6 +2612,8 @@ typedef struct onstack_thread {
 typedef struct onstack_thread_note {
   uint32_t due;       /* the timer is STOPPED: how many ticks have been due. Stop only */
   uint32_t waited_us; /* the thread's CPU time since which stop waits for its last tick; 0: none is on its way */
+  uint32_t waiting;   /* ticks that the last look has found blocked, when `ticks` had come. Housekeeping only */
+  uint32_t ticks;
   uint16_t looked;    /* the timer's `ticks` when housekeeping looked at the name last */
   uint8_t next_range; /* the range that is replaced next */
 } onstack_thread_note;
@@ -11423,6 +11455,9 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
 /* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
 ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
 
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small; true where that is not known. */
+ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
+
 /* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
 ONSTACK_INTERNAL void onstack_nesting_open(void);
 
@@ -11443,13 +11478,51 @@ ONSTACK_INTERNAL void onstack_nesting_open(void);
 /* Besides the timers of our sessions on a thread: our process clock's, Go's for the thread, Go's for the process. */
 #define NESTING_OTHERS 3u
 #define NESTING_RED_ZONE 128u /* of x86_64, below what each frame interrupts */
+/* Of a thread that is not Go's and was not met yet: Rust's standard library makes 8 KiB, and for it Go has no timer. */
+#define NESTING_OTHER_STACK 8192u
+#define NESTING_OTHER_HANDLER 1024u /* ours; with less room it counts a drop */
+#define NESTING_OTHER_OTHERS 2u
+
+/*
+ * Nobody can tell what a thread has that the handler has not met: one of Rust's has 8 KiB, into which two frames of AVX-512
+ * go, and the kernel ends the process where the third comes. So where an object in the process asks for alternate stacks,
+ * 8 KiB must do. (Go makes its own without libc. In a program without a loader nobody can be asked.)
+ */
+typedef struct nesting_askers {
+  onstack_loader_counts loaded;
+  bool begun, any;
+} nesting_askers;
+
+static int nesting_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  nesting_askers *askers = data;
+  const Elf64_Dyn *dynamic = NULL;
+  bool loader = false;
+  (void)size;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type == PT_INTERP) loader = true;
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  }
+  if (!askers->begun && !loader) askers->any = true; /* the program comes first */
+  askers->begun = true;
+  askers->loaded = onstack_loader_counts_in(info);
+  if (dynamic && onstack_loaded_symbols_wants(dynamic, info->dlpi_addr, "sigaltstack")) askers->any = true;
+  return 0;
+}
+
+bool onstack_nesting_others_ask(void) {
+  static nesting_askers known;
+  onstack_loader_counts now;
+  if (known.begun && onstack_loader_count(&now) && onstack_loader_same(&now, &known.loaded)) return known.any;
+  known = (nesting_askers){{0, 0}, false, false};
+  return !onstack_loader_each(nesting_visit, &known) || known.any;
+}
 
 /*
  * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
- * rule, and both profilers on is what Go services do. Elsewhere a Rust thread has 8 KiB (two frames of AVX-512 at most), and
- * nobody can tell what a thread has that the handler has not met. Another copy has timers of its own, whose number we do not
- * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the
- * signal while sessions came and went gets one of each at once.
+ * rule, and both profilers on is what Go services do. Another copy has timers of its own, whose number we do not know. And
+ * only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal while
+ * sessions came and went gets one of each at once.
  *
  * The first look finds no stack known yet: a thread of Go's with ticks comes first.
  */
@@ -11469,7 +11542,9 @@ bool onstack_nesting_fits(int signal, uint32_t sessions) {
   if (signal != SIGPROF || !onstack_go_runtime_is_program() || !nesting_timers_leave_nothing()) return false;
   onstack_store_relaxed(&onstack_nesting_state.watch, 1u);
   const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
-  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal);
+  const uint64_t other_room = (sessions + NESTING_OTHER_OTHERS) * frame + NESTING_OTHER_HANDLER;
+  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal) &&
+         (other_room <= NESTING_OTHER_STACK || !onstack_nesting_others_ask());
 }
 
 void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
@@ -14111,9 +14186,24 @@ void onstack_threads_wait_delivered(const onstack_slot *slot) {
   }
 }
 
+/* What the last look has found blocked goes with its thread: nobody else is to have that time. */
+static void threads_count_ended(const onstack_slot *slot, onstack_thread *record) {
+  onstack_counters *counters = &onstack_slots[slot->index].counters;
+  onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
+  const uint64_t ended = onstack_load_relaxed(&record->timer.ticks) == note->ticks ? note->waiting : 0;
+  note->waiting = 0;
+  if (ended == 0) return;
+  const uint64_t waiting = onstack_load_relaxed(&counters->waiting);
+  onstack_store_relaxed(&counters->waiting, waiting > ended ? waiting - ended : 0);
+  onstack_add_relaxed(&counters->ticks, ended);
+  onstack_add_relaxed(&counters->dropped_stopping, ended);
+  onstack_add_relaxed(&counters->blocked, ended);
+}
+
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t id;
   (void)tid;
+  onstack_thread_note_of(&slot->threads, record)->waiting = 0;
   /* Stop may be taking it at this moment: one of us removes it. */
   if (onstack_timer_take(&record->timer, ONSTACK_TIMER_NONE, &id)) slot->clock->remove(id);
   onstack_timer_clear(&record->timer);
@@ -14130,6 +14220,7 @@ static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint
   onstack_slot *mine = &onstack_slots[slot->index];
   if (threads_scan_begin(mine) && onstack_timer_take(&record->timer, ONSTACK_TIMER_ARMING, &id)) {
     slot->clock->remove(id);
+    threads_count_ended(slot, record);
     slot->clock->arm(mine, record, tid);
     /* Its name is another one, too. */
     onstack_thread_note_of(&slot->threads, record)->looked = (uint16_t)~onstack_load_relaxed(&record->timer.ticks);
@@ -14144,6 +14235,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
   onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
   if (onstack_thread_is_claimed(record)) return;
   if (onstack_task_is_gone(tid)) {
+    threads_count_ended(slot, record);
     threads_release(slot, record, tid);
     return;
   }
@@ -14160,12 +14252,12 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
 /* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. */
-static uint64_t threads_waiting_ticks(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid) {
+static uint32_t threads_waiting_ticks(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid) {
   uint64_t now_ns;
   if (onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->clock->read(tid, &now_ns)) return 0;
   const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
   const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks);
-  return missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint64_t)missing : 0;
+  return missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
 }
 
 void onstack_threads_look_for_blocked(onstack_slot *slot) {
@@ -14175,7 +14267,11 @@ void onstack_threads_look_for_blocked(onstack_slot *slot) {
   slot->counters.process_ticks_looked = process_ticks;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid != 0) waiting += threads_waiting_ticks(slot, &slot->threads.records[i].timer, tid);
+    if (tid == 0) continue;
+    onstack_thread_note *note = &slot->threads.notes[i];
+    note->ticks = onstack_load_relaxed(&slot->threads.records[i].timer.ticks);
+    note->waiting = threads_waiting_ticks(slot, &slot->threads.records[i].timer, tid);
+    waiting += note->waiting;
   }
   onstack_store_relaxed(&slot->counters.waiting, waiting);
 }
@@ -26730,7 +26826,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
   const bool runs = onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
-  stats->blocked = onstack_load_relaxed(runs ? &counters->waiting : &counters->blocked);
+  stats->blocked = onstack_load_relaxed(&counters->blocked) + (runs ? onstack_load_relaxed(&counters->waiting) : 0);
 }
 
 #define SESSION_STATS_SIZE_0_1 ((size_t)320)

@@ -121,6 +121,23 @@ Test(accounting, a_thread_that_blocks_the_signal_is_known_while_it_runs) {
   t_finish(session);
 }
 
+/* Its ticks are counted as its own, and the thread that goes on has no more than it has used. */
+Test(accounting, a_thread_that_blocks_the_signal_and_ends) {
+  pthread_t thread;
+  onstack_session *session = start_beside(burns_on, &thread);
+  const double begin = t_now();
+  while (t_stats(session).blocked < 50 && t_now() < begin + 20) t_sleep(0.01);
+  burning = 0;
+  pthread_join(thread, NULL);
+  const double before = t_thread_cpu();
+  t_burn(0.5);
+  const double used = t_thread_cpu() - before;
+  const onstack_stats stats = t_finish(session);
+  cr_assert_geq(stats.blocked, 50u);
+  cr_assert(stats.dropped_stopping - stats.blocked <= 1, "%lu of %lu", stats.blocked, stats.dropped_stopping);
+  cr_assert_leq((double)(stats.ticks - stats.dropped_stopping), used * 100 + 15, "%lu ticks, %.3f s", stats.ticks, used);
+}
+
 /* What ticks should come to is told beside them. */
 Test(accounting, the_cpu_time_of_the_process) {
   onstack_options options = t_options(100, NULL, NULL);

@@ -65,4 +65,31 @@ const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbo
     if (loaded_is(symbols, &symbols->symbols[i], name, type)) return &symbols->symbols[i];
   return NULL;
 }
+
+typedef struct loaded_relocations {
+  const Elf64_Rela *entries;
+  uint64_t bytes;
+} loaded_relocations;
+
+static bool loaded_refers(const onstack_loaded_symbols *symbols, const loaded_relocations *relocations, const char *name) {
+  for (uint64_t i = 0; i < relocations->bytes / sizeof(Elf64_Rela); i++) {
+    const uint64_t index = ELF64_R_SYM(relocations->entries[i].r_info);
+    if (index != 0 && strcmp(symbols->strings + symbols->symbols[index].st_name, name) == 0) return true;
+  }
+  return false;
+}
+
+/* A table of symbols has no length where nothing is exported; what is asked for has a relocation. */
+bool onstack_loaded_symbols_wants(const Elf64_Dyn *dynamic, uint64_t bias, const char *name) {
+  loaded_relocations calls = {NULL, 0}, data = {NULL, 0};
+  onstack_loaded_symbols symbols;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &symbols)) return false;
+  for (; dynamic->d_tag != DT_NULL; dynamic++) {
+    if (dynamic->d_tag == DT_JMPREL) calls.entries = loaded_target(dynamic->d_un.d_ptr, bias);
+    if (dynamic->d_tag == DT_PLTRELSZ) calls.bytes = dynamic->d_un.d_val;
+    if (dynamic->d_tag == DT_RELA) data.entries = loaded_target(dynamic->d_un.d_ptr, bias);
+    if (dynamic->d_tag == DT_RELASZ) data.bytes = dynamic->d_un.d_val;
+  }
+  return (calls.entries && loaded_refers(&symbols, &calls, name)) || (data.entries && loaded_refers(&symbols, &data, name));
+}
 #endif

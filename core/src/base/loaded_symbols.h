@@ -21,6 +21,9 @@ ONSTACK_INTERNAL bool onstack_loaded_symbols_read(const Elf64_Dyn *dynamic, uint
 /* A symbol of this name and type (STT_*; STT_NOTYPE: any) that the object defines; NULL: it has none. */
 ONSTACK_INTERNAL const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name,
                                                               uint8_t type);
+
+/* Whether the object asks the loader for a function of this name. As long as the object is there. */
+ONSTACK_INTERNAL bool onstack_loaded_symbols_wants(const Elf64_Dyn *dynamic, uint64_t bias, const char *name);
 #endif
 
 #endif

@@ -56,7 +56,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
   const bool runs = onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
-  stats->blocked = onstack_load_relaxed(runs ? &counters->waiting : &counters->blocked);
+  stats->blocked = onstack_load_relaxed(&counters->blocked) + (runs ? onstack_load_relaxed(&counters->waiting) : 0);
 }
 
 #define SESSION_STATS_SIZE_0_1 ((size_t)320)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/signal/nesting_fit.h"
 
+#include "base/loaded_symbols.h"
+#include "base/loader.h"
 #include "control/signal/registry.h"
 #include "control/unwind/go/go_runtime.h"
 #include "handler/signal/nesting.h"
@@ -20,13 +22,51 @@
 /* Besides the timers of our sessions on a thread: our process clock's, Go's for the thread, Go's for the process. */
 #define NESTING_OTHERS 3u
 #define NESTING_RED_ZONE 128u /* of x86_64, below what each frame interrupts */
+/* Of a thread that is not Go's and was not met yet: Rust's standard library makes 8 KiB, and for it Go has no timer. */
+#define NESTING_OTHER_STACK 8192u
+#define NESTING_OTHER_HANDLER 1024u /* ours; with less room it counts a drop */
+#define NESTING_OTHER_OTHERS 2u
+
+/*
+ * Nobody can tell what a thread has that the handler has not met: one of Rust's has 8 KiB, into which two frames of AVX-512
+ * go, and the kernel ends the process where the third comes. So where an object in the process asks for alternate stacks,
+ * 8 KiB must do. (Go makes its own without libc. In a program without a loader nobody can be asked.)
+ */
+typedef struct nesting_askers {
+  onstack_loader_counts loaded;
+  bool begun, any;
+} nesting_askers;
+
+static int nesting_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  nesting_askers *askers = data;
+  const Elf64_Dyn *dynamic = NULL;
+  bool loader = false;
+  (void)size;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type == PT_INTERP) loader = true;
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  }
+  if (!askers->begun && !loader) askers->any = true; /* the program comes first */
+  askers->begun = true;
+  askers->loaded = onstack_loader_counts_in(info);
+  if (dynamic && onstack_loaded_symbols_wants(dynamic, info->dlpi_addr, "sigaltstack")) askers->any = true;
+  return 0;
+}
+
+bool onstack_nesting_others_ask(void) {
+  static nesting_askers known;
+  onstack_loader_counts now;
+  if (known.begun && onstack_loader_count(&now) && onstack_loader_same(&now, &known.loaded)) return known.any;
+  known = (nesting_askers){{0, 0}, false, false};
+  return !onstack_loader_each(nesting_visit, &known) || known.any;
+}
 
 /*
  * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
- * rule, and both profilers on is what Go services do. Elsewhere a Rust thread has 8 KiB (two frames of AVX-512 at most), and
- * nobody can tell what a thread has that the handler has not met. Another copy has timers of its own, whose number we do not
- * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the
- * signal while sessions came and went gets one of each at once.
+ * rule, and both profilers on is what Go services do. Another copy has timers of its own, whose number we do not know. And
+ * only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal while
+ * sessions came and went gets one of each at once.
  *
  * The first look finds no stack known yet: a thread of Go's with ticks comes first.
  */
@@ -46,7 +86,9 @@ bool onstack_nesting_fits(int signal, uint32_t sessions) {
   if (signal != SIGPROF || !onstack_go_runtime_is_program() || !nesting_timers_leave_nothing()) return false;
   onstack_store_relaxed(&onstack_nesting_state.watch, 1u);
   const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
-  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal);
+  const uint64_t other_room = (sessions + NESTING_OTHER_OTHERS) * frame + NESTING_OTHER_HANDLER;
+  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal) &&
+         (other_room <= NESTING_OTHER_STACK || !onstack_nesting_others_ask());
 }
 
 void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }

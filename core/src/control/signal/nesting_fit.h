@@ -8,6 +8,9 @@
 /* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
 ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
 
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small; true where that is not known. */
+ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
+
 /* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
 ONSTACK_INTERNAL void onstack_nesting_open(void);
 

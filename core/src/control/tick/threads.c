@@ -231,9 +231,24 @@ void onstack_threads_wait_delivered(const onstack_slot *slot) {
   }
 }
 
+/* What the last look has found blocked goes with its thread: nobody else is to have that time. */
+static void threads_count_ended(const onstack_slot *slot, onstack_thread *record) {
+  onstack_counters *counters = &onstack_slots[slot->index].counters;
+  onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
+  const uint64_t ended = onstack_load_relaxed(&record->timer.ticks) == note->ticks ? note->waiting : 0;
+  note->waiting = 0;
+  if (ended == 0) return;
+  const uint64_t waiting = onstack_load_relaxed(&counters->waiting);
+  onstack_store_relaxed(&counters->waiting, waiting > ended ? waiting - ended : 0);
+  onstack_add_relaxed(&counters->ticks, ended);
+  onstack_add_relaxed(&counters->dropped_stopping, ended);
+  onstack_add_relaxed(&counters->blocked, ended);
+}
+
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t id;
   (void)tid;
+  onstack_thread_note_of(&slot->threads, record)->waiting = 0;
   /* Stop may be taking it at this moment: one of us removes it. */
   if (onstack_timer_take(&record->timer, ONSTACK_TIMER_NONE, &id)) slot->clock->remove(id);
   onstack_timer_clear(&record->timer);
@@ -250,6 +265,7 @@ static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint
   onstack_slot *mine = &onstack_slots[slot->index];
   if (threads_scan_begin(mine) && onstack_timer_take(&record->timer, ONSTACK_TIMER_ARMING, &id)) {
     slot->clock->remove(id);
+    threads_count_ended(slot, record);
     slot->clock->arm(mine, record, tid);
     /* Its name is another one, too. */
     onstack_thread_note_of(&slot->threads, record)->looked = (uint16_t)~onstack_load_relaxed(&record->timer.ticks);
@@ -264,6 +280,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
   onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
   if (onstack_thread_is_claimed(record)) return;
   if (onstack_task_is_gone(tid)) {
+    threads_count_ended(slot, record);
     threads_release(slot, record, tid);
     return;
   }
@@ -280,12 +297,12 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
 /* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. */
-static uint64_t threads_waiting_ticks(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid) {
+static uint32_t threads_waiting_ticks(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid) {
   uint64_t now_ns;
   if (onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->clock->read(tid, &now_ns)) return 0;
   const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
   const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks);
-  return missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint64_t)missing : 0;
+  return missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
 }
 
 void onstack_threads_look_for_blocked(onstack_slot *slot) {
@@ -295,7 +312,11 @@ void onstack_threads_look_for_blocked(onstack_slot *slot) {
   slot->counters.process_ticks_looked = process_ticks;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid != 0) waiting += threads_waiting_ticks(slot, &slot->threads.records[i].timer, tid);
+    if (tid == 0) continue;
+    onstack_thread_note *note = &slot->threads.notes[i];
+    note->ticks = onstack_load_relaxed(&slot->threads.records[i].timer.ticks);
+    note->waiting = threads_waiting_ticks(slot, &slot->threads.records[i].timer, tid);
+    waiting += note->waiting;
   }
   onstack_store_relaxed(&slot->counters.waiting, waiting);
 }

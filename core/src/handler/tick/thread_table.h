@@ -49,6 +49,8 @@ typedef struct onstack_thread {
 typedef struct onstack_thread_note {
   uint32_t due;       /* the timer is STOPPED: how many ticks have been due. Stop only */
   uint32_t waited_us; /* the thread's CPU time since which stop waits for its last tick; 0: none is on its way */
+  uint32_t waiting;   /* ticks that the last look has found blocked, when `ticks` had come. Housekeeping only */
+  uint32_t ticks;
   uint16_t looked;    /* the timer's `ticks` when housekeeping looked at the name last */
   uint8_t next_range; /* the range that is replaced next */
 } onstack_thread_note;
