@@ -24169,7 +24169,7 @@ static int profile_apply_options(onstack_profile *profile, const onstack_profile
   return error;
 }
 
-ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
+static int profile_make(const onstack_profile_options *options, onstack_profile **out) {
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   onstack_profile *profile = calloc(1, sizeof(*profile));
@@ -24186,6 +24186,13 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
   profile->maps_read_ns = profile->start_ns;
   *out = profile;
   return 0;
+}
+
+ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
+  onstack_ours++;
+  const int error = profile_make(options, out);
+  onstack_ours--;
+  return error;
 }
 
 ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
@@ -24330,6 +24337,7 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   }
   onstack_profile_stack key = profile_key(profile, sample);
   onstack_profile_maps *old[2] = {NULL, NULL};
+  onstack_ours++;
   pthread_mutex_lock(&profile->lock);
   int error = profile_count(profile, &key, sample, old);
   onstack_kept_batch batch;
@@ -24337,6 +24345,7 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   pthread_mutex_unlock(&profile->lock);
   for (int i = 0; i < 2; i++) profile_free_maps(old[i]);
   if (named) profile_ask_names(profile, named, &batch);
+  onstack_ours--;
   return error;
 }
 
@@ -25729,7 +25738,10 @@ static void session_tend(onstack_session *session) {
 static int session_sink(void *data, const onstack_sample *sample) {
   ONSTACK_STOP_EXCEPTIONS;
   onstack_session *session = data;
+  const uint32_t ours = onstack_ours;
+  onstack_ours = 0; /* the sink is the host's; a profile's says so itself */
   int result = session->settings.sink(session->settings.sink_data, sample);
+  onstack_ours = ours;
   onstack_fork_repair();
   return result;
 }
@@ -26621,7 +26633,7 @@ static int session_init_unwinder(const onstack_unwinder *custom) {
   return result < 0 ? result : ONSTACK_E_UNWINDER;
 }
 
-static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
+static int session_make(const onstack_options *options, bool at_once, onstack_session **out) {
   onstack_settings settings;
   const char *fault;
   if (!out) return ONSTACK_E_OPTIONS;
@@ -26654,6 +26666,13 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   return 0;
 }
 
+static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
+  onstack_ours++;
+  const int result = session_make(options, at_once, out);
+  onstack_ours--;
+  return result;
+}
+
 int onstack_session_start(const onstack_options *options, onstack_session **out) {
   return session_start(options, false, out);
 }
@@ -26666,6 +26685,7 @@ int onstack_session_start_at_once(const onstack_options *options, onstack_sessio
 
 /* The last samples go to the sink, then the slot is somebody else's. */
 static void session_finish(onstack_session *session) {
+  onstack_ours++;
   if (session->settings.threads)
     onstack_drain_thread_stop(&session->drain);
   else
@@ -26673,6 +26693,7 @@ static void session_finish(onstack_session *session) {
   session->last.size = sizeof(session->last);
   onstack_session_fill_stats(session, &session->last);
   onstack_publish(&session->finished, 1u);
+  onstack_ours--;
 }
 
 int onstack_session_stop(onstack_session *session) {

@@ -121,6 +121,48 @@ APART static void ends_by_size(void) {
   free_aligned_sized(NULL, 64, 0);
 }
 
+static int keeps(void *data, const onstack_sample *sample) {
+  (void)sample;
+  blocks[(*(size_t *)data)++ % 100] = malloc(3000);
+  return 0;
+}
+
+/* What a sink of the host's takes is the host's; what this library takes on the host's thread is not. */
+APART static void profiles_itself(void) {
+  onstack_options options = t_options(100, NULL, NULL);
+  onstack_profile *profile, *taken;
+  size_t kept = 0;
+  cr_assert_eq(onstack_profile_new(NULL, &profile), 0);
+  options.sink = onstack_profile_sink;
+  options.sink_data = profile;
+  onstack_session *session = t_start(&options);
+  t_burn(0.05);
+  t_finish(session);
+  cr_assert_eq(onstack_profile_take(profile, &taken), 0);
+  onstack_profile_free(taken);
+  onstack_profile_free(profile);
+  options.sink = keeps;
+  options.sink_data = &kept;
+  options.threads = ONSTACK_OFF;
+  session = t_start(&options);
+  t_burn(0.1);
+  cr_assert_geq(onstack_session_poll(session, 100), 1);
+  t_finish(session);
+  for (int i = 0; i < 100; i++) free(blocks[i]);
+}
+
+Test(heap_malloc, what_a_session_takes_for_itself_is_left_out) {
+  onstack_profile *profile;
+  cr_assert_eq(onstack_profile_new(NULL, &profile), 0);
+  onstack_session *session = malloc_start(profile, 1);
+  profiles_itself();
+  t_finish(session);
+  const books sinks = books_of(profile, "keeps");
+  cr_assert(sinks.objects >= 5 && sinks.bytes == sinks.objects * 3000, "%ld blocks", (long)sinks.objects);
+  same_books(profile, "profiles_itself", sinks);
+  onstack_profile_free(profile);
+}
+
 Test(heap_malloc, sized_frees_are_ends) {
   onstack_profile *profile = profile_of(NULL);
   onstack_session *session = malloc_start(profile, 1);

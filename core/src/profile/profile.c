@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/clock_ns.h"
 #include "base/interpreted.h"
+#include "base/ours.h"
 #include "base/sized.h"
 #include "profile/maps/sight.h"
 
@@ -66,7 +67,7 @@ static int profile_apply_options(onstack_profile *profile, const onstack_profile
   return error;
 }
 
-ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
+static int profile_make(const onstack_profile_options *options, onstack_profile **out) {
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   onstack_profile *profile = calloc(1, sizeof(*profile));
@@ -83,6 +84,13 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
   profile->maps_read_ns = profile->start_ns;
   *out = profile;
   return 0;
+}
+
+ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
+  onstack_ours++;
+  const int error = profile_make(options, out);
+  onstack_ours--;
+  return error;
 }
 
 ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
@@ -227,6 +235,7 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   }
   onstack_profile_stack key = profile_key(profile, sample);
   onstack_profile_maps *old[2] = {NULL, NULL};
+  onstack_ours++;
   pthread_mutex_lock(&profile->lock);
   int error = profile_count(profile, &key, sample, old);
   onstack_kept_batch batch;
@@ -234,6 +243,7 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   pthread_mutex_unlock(&profile->lock);
   for (int i = 0; i < 2; i++) profile_free_maps(old[i]);
   if (named) profile_ask_names(profile, named, &batch);
+  onstack_ours--;
   return error;
 }
 

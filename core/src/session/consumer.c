@@ -4,6 +4,7 @@
 #include "session/session.h"
 
 #include "base/exceptions.h"
+#include "base/ours.h"
 #include "control/signal/action.h"
 #include "control/unwind/code_map_update.h"
 #include "control/fork.h"
@@ -118,7 +119,10 @@ static void session_tend(onstack_session *session) {
 static int session_sink(void *data, const onstack_sample *sample) {
   ONSTACK_STOP_EXCEPTIONS;
   onstack_session *session = data;
+  const uint32_t ours = onstack_ours;
+  onstack_ours = 0; /* the sink is the host's; a profile's says so itself */
   int result = session->settings.sink(session->settings.sink_data, sample);
+  onstack_ours = ours;
   onstack_fork_repair();
   return result;
 }

@@ -157,7 +157,7 @@ static int session_init_unwinder(const onstack_unwinder *custom) {
   return result < 0 ? result : ONSTACK_E_UNWINDER;
 }
 
-static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
+static int session_make(const onstack_options *options, bool at_once, onstack_session **out) {
   onstack_settings settings;
   const char *fault;
   if (!out) return ONSTACK_E_OPTIONS;
@@ -190,6 +190,13 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   return 0;
 }
 
+static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
+  onstack_ours++;
+  const int result = session_make(options, at_once, out);
+  onstack_ours--;
+  return result;
+}
+
 int onstack_session_start(const onstack_options *options, onstack_session **out) {
   return session_start(options, false, out);
 }
@@ -202,6 +209,7 @@ int onstack_session_start_at_once(const onstack_options *options, onstack_sessio
 
 /* The last samples go to the sink, then the slot is somebody else's. */
 static void session_finish(onstack_session *session) {
+  onstack_ours++;
   if (session->settings.threads)
     onstack_drain_thread_stop(&session->drain);
   else
@@ -209,6 +217,7 @@ static void session_finish(onstack_session *session) {
   session->last.size = sizeof(session->last);
   onstack_session_fill_stats(session, &session->last);
   onstack_publish(&session->finished, 1u);
+  onstack_ours--;
 }
 
 int onstack_session_stop(onstack_session *session) {
