@@ -48,7 +48,7 @@ func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
 	if err != nil {
 		return nil
 	}
-	r.wanted = wanted
+	r.look(wanted)
 	r.readUnits()
 	return r.frames()
 }
@@ -79,7 +79,11 @@ func (r *reader) inEntry(entry *dwarf.Entry) (inside []uint64) {
 		return nil
 	}
 	for _, pair := range ranges {
-		inside = append(inside, r.within(pair[0], pair[1])...)
+		found := r.within(pair[0], pair[1])
+		if !r.spend(len(found)) {
+			return nil
+		}
+		inside = append(inside, found...)
 	}
 	return inside
 }
@@ -141,13 +145,12 @@ func (r *reader) readEntries(entries *dwarf.Reader, files []*dwarf.LineFile) {
 			depth--
 			continue
 		case dwarf.TagSubprogram, dwarf.TagInlinedSubroutine:
-			inside := r.inEntry(entry)
+			most := mostCalls
 			if entry.Tag == dwarf.TagSubprogram { // an address lies in one of them; more are other names of it
-				inside = slices.DeleteFunc(inside, func(address uint64) bool { return len(r.calls[address]) > 0 })
+				most = 1
 			}
-			for _, address := range inside {
-				r.calls[address] = append(r.calls[address], r.callOf(entry, files))
-			}
+			inside := slices.DeleteFunc(r.inEntry(entry), func(address uint64) bool { return len(r.calls[address]) >= most })
+			r.note(inside, entry, files)
 			enter = enter && len(inside) > 0
 		case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagLexDwarfBlock:
 		default:
@@ -157,6 +160,22 @@ func (r *reader) readEntries(entries *dwarf.Reader, files []*dwarf.LineFile) {
 			depth++
 		} else {
 			r.skip(entries, entry)
+		}
+	}
+}
+
+// note adds the entry's function to what is around the addresses. In the place of the last call that there is room for stands
+// that there are more.
+func (r *reader) note(addresses []uint64, entry *dwarf.Entry, files []*dwarf.LineFile) {
+	if len(addresses) == 0 {
+		return
+	}
+	found := r.callOf(entry, files)
+	for _, address := range addresses {
+		if len(r.calls[address]) == mostCalls-1 {
+			r.calls[address] = append(r.calls[address], call{name: moreCalls, file: found.file, line: found.line})
+		} else {
+			r.calls[address] = append(r.calls[address], found)
 		}
 	}
 }

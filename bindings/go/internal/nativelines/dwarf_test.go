@@ -39,6 +39,11 @@ int plain(int x) { return x * 3 + 1; }
 // build compiles the source and returns the library, and the file that has its debug information.
 func build(t *testing.T, flags ...string) string {
 	t.Helper()
+	return buildSource(t, source, flags...)
+}
+
+func buildSource(t *testing.T, source string, flags ...string) string {
+	t.Helper()
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("no C compiler")

@@ -47,8 +47,15 @@ func (t *table) unitLength() (length uint64, offsetBytes int) {
 	return length, 8
 }
 
-// spend says whether that many steps were left. There are as many as bytes, four times what the files of compilers take. A
-// file whose entries share what is below them, or ranges, or lines, would be read for hours.
+// look sets the addresses, which are sorted, and gives steps for them: compilers put each one into less than mostCalls entries.
+func (r *reader) look(wanted []uint64) {
+	r.wanted = wanted
+	r.left += len(wanted) * mostCalls
+}
+
+// spend says whether that many steps were left. There are as many as bytes, four times what the files of compilers take, and
+// those for addresses. A file whose entries share what is below them, or ranges, or lines, or addresses, would be read for
+// hours.
 func (r *reader) spend(steps int) bool {
 	r.left -= steps
 	return r.left >= 0

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +16,10 @@ import (
 	"testing"
 )
 
-// abbreviations: 1 is a unit of 0x1000 bytes with children, 2 is a type with children and nothing else.
-var abbreviations = []byte{1, 0x11, 1, 0x11, 0x01, 0x12, 0x0b, 0, 0, 2, 0x13, 1, 0, 0, 0}
+// abbreviations: 1 is a unit of up to 0x1000 bytes with children, 2 is a type with children and nothing else, 3 an inlined
+// function of up to 255 bytes with a name.
+var abbreviations = []byte{1, 0x11, 1, 0x11, 0x01, 0x12, 0x0b, 0, 0, 2, 0x13, 1, 0, 0,
+	3, 0x1d, 0, 0x11, 0x01, 0x12, 0x0b, 0x03, 0x08, 0, 0, 0}
 
 // unit is one at an address, with these bytes of entries below.
 func unit(address uint64, entries []byte) []byte {
@@ -80,4 +83,79 @@ func TestDeepEntriesTakeNoStack(t *testing.T) {
 // they would take an hour.
 func TestUnendedUnitsAreNotReadAgainAndAgain(t *testing.T) {
 	moduleWith(t, bytes.Repeat(unit(0x1000, []byte{2}), 500_000)).read([]uint64{0x1000})
+}
+
+// Each address is in all of the inlined functions: with all of them noted, a million would take 48 MB for each address.
+func TestInlinedCallsAreBounded(t *testing.T) {
+	const addresses, entries = 32, 50_000
+	one := append(binary.LittleEndian.AppendUint64([]byte{3}, 0x1000), 0xff, 'f', 0)
+	file := moduleWith(t, unit(0x1000, append(bytes.Repeat(one, entries), 0))).open()
+	defer file.Close()
+	r, err := describe(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wanted []uint64
+	for address := range uint64(addresses) {
+		wanted = append(wanted, 0x1000+address)
+	}
+	r.look(wanted)
+	r.readUnits()
+	for _, address := range wanted {
+		if calls := r.calls[address]; len(calls) != mostCalls || calls[0].name != "f" || calls[mostCalls-1].name != moreCalls {
+			t.Fatalf("%#x is in %d calls, not in %d of which the last tells of more", address, len(calls), mostCalls)
+		}
+	}
+}
+
+// So many addresses in each of so many functions take steps, as entries do.
+func TestAddressesTakeSteps(t *testing.T) {
+	one := append(binary.LittleEndian.AppendUint64([]byte{3}, 0x1000), 0xff, 'f', 0)
+	file := moduleWith(t, unit(0x1000, append(bytes.Repeat(one, 100_000), 0))).open()
+	defer file.Close()
+	r, err := describe(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.look([]uint64{0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006, 0x1007, 0x1008, 0x1009, 0x100a, 0x100b})
+	if r.readUnits(); r.left >= 0 {
+		t.Errorf("%d steps are left", r.left)
+	}
+}
+
+// Of a function that is as deep the outermost calls are told, each at its line.
+func TestDeepInliningSaysThatThereIsMore(t *testing.T) {
+	text := "static inline __attribute__((always_inline)) int f0(volatile int *x) { return *x += 1; }\n"
+	for i := 1; i < mostCalls+50; i++ {
+		text += fmt.Sprintf("static inline __attribute__((always_inline)) int f%d(volatile int *x) {\nreturn f%d(x); }\n", i, i-1)
+	}
+	m, wanted := moduleOf(t, buildSource(t, fmt.Sprintf("%sint outer(volatile int *x) { return f%d(x); }\n", text, mostCalls+49), "-g"))
+	deepest := 0
+	for _, frames := range m.read(wanted) {
+		if deepest = max(deepest, len(frames)); len(frames) < mostCalls {
+			continue
+		}
+		if frames[0].Name != moreCalls || frames[1].Name != "f52" || frames[1].Line != 105 || frames[mostCalls-1].Name != "outer" {
+			t.Errorf("%v %v ... %v", frames[0], frames[1], frames[len(frames)-1])
+		}
+	}
+	if deepest != mostCalls {
+		t.Errorf("%d calls at the deepest address, not %d", deepest, mostCalls)
+	}
+}
+
+// The cache counts frames: addresses with many are no more than others.
+func TestCacheIsBounded(t *testing.T) {
+	cache.Lock()
+	defer cache.Unlock()
+	for i := range uint64(2 * maxCached / mostCalls) {
+		keep(place{"hostile", i}, make([]Frame, mostCalls))
+		kept := 0
+		for _, frames := range cache.frames {
+			kept += 1 + len(frames)
+		}
+		if kept > maxCached || cache.size < kept {
+			t.Fatalf("%d frames and addresses are kept, %d of them known, of at most %d", kept, cache.size, maxCached)
+		}
+	}
 }

@@ -20,8 +20,13 @@ type Frame struct {
 const (
 	// maxDebugBytes of one file are read; the largest programs have more, and then names but no lines.
 	maxDebugBytes = 512 << 20
-	// maxCached results are kept between profiles. Continuous profiling asks for the same ones again and again.
-	maxCached = 1 << 16
+	// maxCached addresses and frames of theirs are kept between profiles. Continuous profiling asks for the same ones again and
+	// again.
+	maxCached = 1 << 18
+	// mostCalls are told of an address, inlined ones included: five times what deep templates have. Of more, the outermost
+	// ones, and moreCalls in the place of those inside.
+	mostCalls = 256
+	moreCalls = "[more inlined calls]"
 )
 
 // place is an address in a file, wherever that is mapped.
@@ -33,6 +38,7 @@ type place struct {
 var cache = struct {
 	sync.Mutex
 	frames map[place][]Frame // also of addresses without a result: nil
+	size   int
 }{frames: map[place][]Frame{}}
 
 // Find returns the functions at look-up addresses of this process, the innermost inlined one first. Addresses that no
@@ -78,12 +84,18 @@ func (m *module) find() map[uint64][]Frame {
 	fresh := m.read(wanted)
 	cache.Lock()
 	defer cache.Unlock()
-	if len(cache.frames)+len(wanted) > maxCached {
-		clear(cache.frames)
-	}
 	for _, inFile := range wanted {
 		found[missing[inFile]] = fresh[inFile]
-		cache.frames[place{identity, inFile}] = fresh[inFile]
+		keep(place{identity, inFile}, fresh[inFile])
 	}
 	return found
+}
+
+// keep puts a result into the cache, which begins anew where it is full.
+func keep(at place, frames []Frame) {
+	if cache.size += 1 + len(frames); cache.size > maxCached {
+		clear(cache.frames)
+		cache.size = 1 + len(frames)
+	}
+	cache.frames[at] = frames // not there, but for a reader beside this one that has found the same
 }
