@@ -211,8 +211,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, request profileR
 }
 
 // retryLater names the whole seconds after which a profile that runs now will be over.
-func retryLater(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", strconv.Itoa(1+int(answering.next().Seconds())))
+func (a *answers) retryLater(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", strconv.Itoa(1+int(a.next().Seconds())))
 }
 
 func (h *handler) refuse(w http.ResponseWriter, err error) {
@@ -222,10 +222,10 @@ func (h *handler) refuse(w http.ResponseWriter, err error) {
 		status = http.StatusTooManyRequests
 		text = fmt.Sprintf("onstack: %d profiles are being taken over HTTP already: ask again when they are done, or "+
 			"raise HandlerOptions.MaxConcurrent", h.MaxConcurrent)
-		retryLater(w)
+		answering.retryLater(w)
 	case errors.Is(err, onstack.ErrSessions):
 		status = http.StatusServiceUnavailable
-		retryLater(w)
+		answering.retryLater(w)
 	case errors.Is(err, onstack.ErrUnsupported):
 		status = http.StatusNotImplemented
 	case errors.Is(err, onstack.ErrFrequency), errors.Is(err, onstack.ErrOptions):

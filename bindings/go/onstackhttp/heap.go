@@ -20,6 +20,13 @@ import (
 // heapLongest is the longest `seconds` of a heap profile.
 const heapLongest = 5 * time.Minute
 
+// mostHeaps are made at once, by all handlers of the process together: each may hold a profile for minutes, and ask for garbage
+// collections.
+const mostHeaps = 4
+
+// heapAnswers is the requests that have a heap profile. They take no sessions, and so none from Handler's requests.
+var heapAnswers answers
+
 // heapQuestion is what a request asks for.
 type heapQuestion struct {
 	allocs  bool          // alloc_space is shown first
@@ -30,7 +37,7 @@ type heapQuestion struct {
 
 // heap serves onstack.WriteHeapProfile with the parameters of net/http/pprof: gc=1 runs a garbage collection before, and
 // seconds=N gives what has grown and shrunk in so many seconds; and with older=N, for onstack.WithHeapAge. It answers 400 to
-// other values.
+// other values, and 429 with Retry-After to requests beyond mostHeaps.
 func heap(w http.ResponseWriter, r *http.Request) {
 	question, err := parseHeap(r)
 	if err != nil {
@@ -38,6 +45,14 @@ func heap(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	question.allocs = strings.HasSuffix(r.URL.Path, "/allocs")
+	over := time.Now().Add(question.length)
+	if !heapAnswers.enter(over, mostHeaps) {
+		heapAnswers.retryLater(w)
+		http.Error(w, fmt.Sprintf("onstack: %d heap profiles are being made over HTTP already: ask again when they are done",
+			mostHeaps), http.StatusTooManyRequests)
+		return
+	}
+	defer heapAnswers.leave(over)
 	var out bytes.Buffer
 	if question.length == 0 && !question.allocs {
 		err = question.write(&out)

@@ -6,6 +6,7 @@ package onstackhttp
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,5 +75,35 @@ func TestHeapOverPprof(t *testing.T) {
 		if response, body := get(t, url+query); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "give") {
 			t.Errorf("%s: %s %q", query, response.Status, body)
 		}
+	}
+}
+
+// Heap profiles have a limit of their own, that of a moment's and those of a while together.
+func TestHeapsAtOnceAreBounded(t *testing.T) {
+	server := serveBy(t, 0, OverPprof(http.NotFoundHandler()))
+	heap, allocs := server+"/debug/pprof/heap", server+"/debug/pprof/allocs"
+	gone := clients(t, mostHeaps, heap) // of a minute
+	waitFor(t, "not all clients have a profile", func() bool { return heapAnswers.count() == mostHeaps })
+	for _, url := range []string{heap, allocs} {
+		wantRefused(t, url, http.StatusTooManyRequests, "4 heap profiles are being made over HTTP already")
+		response, _ := get(t, url)
+		after, err := strconv.Atoi(response.Header.Get("Retry-After"))
+		if response.StatusCode != http.StatusTooManyRequests || err != nil || after > 60 {
+			t.Errorf("%s: Retry-After: %q for profiles of 60 s", response.Status, response.Header.Get("Retry-After"))
+		}
+	}
+	if response, body := get(t, heap+"?seconds=x"); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("a bad value meanwhile: %s %q", response.Status, body)
+	}
+	for _, other := range []string{"/debug/pprof/profile?seconds=0.1", "/debug/pprof/threads", "/debug/pprof/memory"} {
+		if response, body := get(t, server+other); response.StatusCode != http.StatusOK {
+			t.Errorf("%s beside them: %s %.100q", other, response.Status, body)
+		}
+	}
+	gone()
+	heapAsk(t, heap)
+	heapAsk(t, allocs)
+	if n := heapAnswers.count(); n != 0 {
+		t.Errorf("%d requests count when they are over", n)
 	}
 }

@@ -21,7 +21,7 @@ func serveNow(w http.ResponseWriter, write func(io.Writer) error, file string) {
 		status := http.StatusInternalServerError
 		if errors.Is(err, onstack.ErrSessions) {
 			status = http.StatusServiceUnavailable
-			retryLater(w)
+			answering.retryLater(w)
 		} else if errors.Is(err, onstack.ErrUnsupported) {
 			status = http.StatusNotImplemented
 		}
@@ -51,7 +51,7 @@ const (
 func threads(w http.ResponseWriter, r *http.Request) {
 	over := time.Now().Add(dumpDuration)
 	if !answering.enter(over, mostAnswers) {
-		retryLater(w)
+		answering.retryLater(w)
 		http.Error(w, fmt.Sprintf("onstack: %d profiles and dumps are being made over HTTP already: ask again when they are done",
 			mostAnswers), http.StatusTooManyRequests)
 		return

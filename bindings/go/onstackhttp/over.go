@@ -11,7 +11,7 @@ import (
 // OverPprof serves /debug/pprof/profile and /debug/pprof/onstack by Handler, /debug/pprof/heap by onstack.WriteHeapProfile and
 // /debug/pprof/allocs by the same with alloc_space as what is shown first
 // (gc=1, seconds=N as in net/http/pprof; older=N counts only what has been in use for so many seconds; with debug= it is
-// next's), /debug/pprof/memory by onstack.WriteMemory, /debug/pprof/threads by onstack.DumpProfile or, with debug=1, as text by
+// next's; beyond four of these two at once the answer is 429 with Retry-After), /debug/pprof/memory by onstack.WriteMemory, /debug/pprof/threads by onstack.DumpProfile or, with debug=1, as text by
 // onstack.Dump, and all else by next. Scrapers that know net/http/pprof get whole-process profiles then without any change on
 // their side:
 //
