@@ -2185,6 +2185,7 @@ typedef struct onstack_python_layout {
   uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
   uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
   uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
+  uint16_t frame_function; /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
   uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
   uint16_t code_name, code_file, code_line, code_table;
   uint16_t string_data; /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
@@ -2197,7 +2198,7 @@ typedef struct onstack_python_layout {
 typedef struct onstack_python {
   uint32_t ready; /* what follows is good, and stays (publish / observe) */
   const onstack_python_layout *layout;
-  uint64_t runtime, code_type, string_type; /* of _PyRuntime, PyCode_Type, PyUnicode_Type */
+  uint64_t runtime, code_type, string_type, none; /* of _PyRuntime, PyCode_Type, PyUnicode_Type, None */
   uint64_t interpreter;
   /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
      there points to, at `key_index`. */
@@ -2777,6 +2778,9 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
       frames[count - 1].flags = ONSTACK_INTERPRETED_ENTRY;
       continue;
     }
+    if (layout->frame_function && !sentinel &&
+        onstack_window_word(bytes, layout->frame_function) == onstack_python_found.none)
+      continue;
     if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
     frames[count] = python_make(layout, bytes, code);
     if (sentinel) /* a call of the loop that has just begun or is about to return */
@@ -10529,6 +10533,7 @@ static const onstack_python_layout python_layouts[] = {
      .frame_previous = 8,
      .frame_instruction = 56,
      .frame_entry = 70,
+     .frame_function = 16,
      .code_instructions = 200,
      .code_name = 128,
      .code_file = 112,
@@ -10554,12 +10559,12 @@ typedef struct python_debug_offsets {
   } code;
 } python_debug_offsets;
 
-enum { PYTHON_RUNTIME, PYTHON_LOOP, PYTHON_CODE, PYTHON_STRING, PYTHON_VERSION, PYTHON_SINCE_3_10, PYTHON_SINCE_3_9 };
-static const onstack_symbols_wanted python_wanted = {7,
-                                                     4,
+enum { PYTHON_RUNTIME, PYTHON_LOOP, PYTHON_CODE, PYTHON_STRING, PYTHON_NONE, PYTHON_VERSION, PYTHON_SINCE_3_10, PYTHON_SINCE_3_9 };
+static const onstack_symbols_wanted python_wanted = {8,
+                                                     5,
                                                      {"_PyRuntime", "_PyEval_EvalFrameDefault", "PyCode_Type",
-                                                      "PyUnicode_Type", "Py_Version", "PyModule_AddObjectRef",
-                                                      "PyThreadState_GetFrame"}};
+                                                      "PyUnicode_Type", "_Py_NoneStruct", "Py_Version",
+                                                      "PyModule_AddObjectRef", "PyThreadState_GetFrame"}};
 
 static uint16_t python_version(const onstack_symbols_found *symbols) {
   uint64_t version = 0; /* unsigned long, as PY_VERSION_HEX */
@@ -10619,6 +10624,7 @@ int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODE
   python->runtime = runtime;
   python->code_type = symbols.address[PYTHON_CODE];
   python->string_type = symbols.address[PYTHON_STRING];
+  python->none = symbols.address[PYTHON_NONE];
   python->key_offset = place.offset;
   python->key_index = place.index;
   python->key_indirect = place.indirect;

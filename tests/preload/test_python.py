@@ -64,6 +64,18 @@ while time.process_time() < end:
     ends()
 """
 
+# Classes whose calls the loop specialises, with a constructor of Python's.
+CLASSES = """
+import time
+class Pair:
+    def __init__(self, n): self.total = sum(range(n))
+def pairs():
+    for _ in range(20): Pair(500)
+end = time.process_time() + SECONDS
+while time.process_time() < end:
+    pairs()
+"""
+
 CHURN = """
 import gc, sys, threading, time
 end = time.time() + SECONDS
@@ -210,6 +222,17 @@ def python_frames_of_the_part_of_the_loop_that_lies_apart():
             profile = done.profile()
             ended = sum(profile.seconds(name) for name in ("Ended.__del__", "__del__"))
             check(ended > 0.9 * profile.seconds("ends") > 0.3, f"{path}: {ended:.3f} of {profile.seconds('ends'):.3f} s")
+
+
+@case
+def python_classes_call_their_constructors():
+    for path in pythons():
+        with run(path, CLASSES, 0.5) as done:
+            equal(done.status, 0, f"{path}: {done.errors}")
+            pairs = [stack for _, _, stack in done.profile().samples if index(stack, "pairs") >= 0]
+            inits = [stack for stack in pairs if index(stack, "__init__") >= 0]
+            twice = [stack for stack in pairs if sum(name.endswith("__init__") for name in stack) > 1]
+            check(len(inits) > 0.8 * len(pairs) > 20 and not twice, f"{path}: {len(inits)} of {len(pairs)}; {twice[:1]}")
 
 
 @case

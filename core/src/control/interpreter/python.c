@@ -123,6 +123,7 @@ static const onstack_python_layout python_layouts[] = {
      .frame_previous = 8,
      .frame_instruction = 56,
      .frame_entry = 70,
+     .frame_function = 16,
      .code_instructions = 200,
      .code_name = 128,
      .code_file = 112,
@@ -148,12 +149,12 @@ typedef struct python_debug_offsets {
   } code;
 } python_debug_offsets;
 
-enum { PYTHON_RUNTIME, PYTHON_LOOP, PYTHON_CODE, PYTHON_STRING, PYTHON_VERSION, PYTHON_SINCE_3_10, PYTHON_SINCE_3_9 };
-static const onstack_symbols_wanted python_wanted = {7,
-                                                     4,
+enum { PYTHON_RUNTIME, PYTHON_LOOP, PYTHON_CODE, PYTHON_STRING, PYTHON_NONE, PYTHON_VERSION, PYTHON_SINCE_3_10, PYTHON_SINCE_3_9 };
+static const onstack_symbols_wanted python_wanted = {8,
+                                                     5,
                                                      {"_PyRuntime", "_PyEval_EvalFrameDefault", "PyCode_Type",
-                                                      "PyUnicode_Type", "Py_Version", "PyModule_AddObjectRef",
-                                                      "PyThreadState_GetFrame"}};
+                                                      "PyUnicode_Type", "_Py_NoneStruct", "Py_Version",
+                                                      "PyModule_AddObjectRef", "PyThreadState_GetFrame"}};
 
 static uint16_t python_version(const onstack_symbols_found *symbols) {
   uint64_t version = 0; /* unsigned long, as PY_VERSION_HEX */
@@ -213,6 +214,7 @@ int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODE
   python->runtime = runtime;
   python->code_type = symbols.address[PYTHON_CODE];
   python->string_type = symbols.address[PYTHON_STRING];
+  python->none = symbols.address[PYTHON_NONE];
   python->key_offset = place.offset;
   python->key_index = place.index;
   python->key_indirect = place.indirect;

@@ -93,6 +93,9 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
       frames[count - 1].flags = ONSTACK_INTERPRETED_ENTRY;
       continue;
     }
+    if (layout->frame_function && !sentinel &&
+        onstack_window_word(bytes, layout->frame_function) == onstack_python_found.none)
+      continue;
     if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
     frames[count] = python_make(layout, bytes, code);
     if (sentinel) /* a call of the loop that has just begun or is about to return */
