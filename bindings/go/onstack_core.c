@@ -1748,7 +1748,14 @@ typedef struct onstack_interpreter {
   bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
   uint32_t loop_count;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
+  bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
+
+/* What the providers that ship are called with: they tell more than the public structure has room for. */
+typedef struct onstack_frame_place {
+  onstack_frame_memory memory; /* the first: the rest lies behind it */
+  uint64_t place; /* out: an address in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
+} onstack_frame_place;
 
 /* The providers of a session. */
 typedef struct onstack_interpreter_list {
@@ -1756,13 +1763,21 @@ typedef struct onstack_interpreter_list {
   const onstack_frame_provider *providers[ONSTACK_INTERPRETERS];
 } onstack_interpreter_list;
 
+/* Whether the innermost call of the loop that the frames tell of is the native leaf. */
+typedef enum onstack_interpreted_leaf {
+  ONSTACK_INTERPRETED_LEAF_UNKNOWN,
+  ONSTACK_INTERPRETED_LEAF_IS,
+  ONSTACK_INTERPRETED_LEAF_IS_NOT,
+} onstack_interpreted_leaf;
+
 /* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
 typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
   uint8_t cut;         /* there are more */
   uint8_t named;       /* the frames' functions are their addresses (base/interpreted_names.h) */
-  uint8_t reserved[3];
+  uint8_t leaf;        /* onstack_interpreted_leaf */
+  uint8_t reserved[2];
   onstack_interpreted_frame frames[];
 } onstack_interpreted;
 
@@ -1772,10 +1787,11 @@ typedef struct onstack_interpreted {
 #define ONSTACK_INTERPRETED_BYTES(depth)                                                                                    \
   ((uint32_t)(sizeof(onstack_interpreted) + (depth) * sizeof(onstack_interpreted_frame)) + ONSTACK_FRAME_SCRATCH)
 
-/* Copies the frames of the calling thread, by the first interpreter that has any, `capacity` at most. The room behind them
-   is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
+/* Copies the frames of the calling thread, which was interrupted with these registers, by the first interpreter that has any,
+   `capacity` at most. The room behind them is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
 ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
-                                               uint32_t capacity, onstack_interpreted *out);
+                                               const onstack_registers *registers, uint32_t capacity,
+                                               onstack_interpreted *out);
 
 /* Bytes of what was copied. Signal-safe. */
 static inline __attribute__((always_inline, unused)) uint32_t onstack_interpreted_used(const onstack_interpreted *copied) {
@@ -1975,6 +1991,179 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 
 #endif
 
+/* ---- core/src/handler/unwind/rules/rules.h ---- */
+/*
+ * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
+ * in ordinary threads (control/rule_*.c), executed quickly here.
+ *
+ * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
+ * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
+ * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
+ * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
+ * the time off a look-up (tests/bench/tables).
+ *
+ * Tables are immutable once published and are unmapped only after no handler can still be reading them
+ * (control/unwind/modules.c).
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_RULES_H
+#define ONSTACK_HANDLER_UNWIND_RULES_RULES_H
+
+/* ---- core/src/base/seqlock.h ---- */
+/*
+ * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
+ * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
+ *
+ * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
+ *
+ *   writer                                   reader
+ *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
+ *   W2  fence                release         R2  copy the data        relaxed
+ *   W3  write the data       relaxed         R3  fence                acquire
+ *   W4  sequence = next even release         R4  sequence == begun    relaxed
+ *
+ * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
+ * that ended with it.
+ *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
+ *     happened before R2, and R2 reads W's values or later ones.
+ *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
+ *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
+ *     one, not `begun`.
+ * The number comes round after 2^31 changes; no reader is inside for so long.
+ */
+#ifndef ONSTACK_BASE_SEQLOCK_H
+#define ONSTACK_BASE_SEQLOCK_H
+
+#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+typedef struct onstack_seqlock {
+  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
+} onstack_seqlock;
+
+/* R1. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
+  return onstack_observe(&lock->sequence);
+}
+
+/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
+
+/* R3 and R4: whether the copy belongs together. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
+  onstack_fence_observe();
+  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
+}
+
+/* W1 and W2. Returns the number that the change ends with. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
+  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
+  onstack_store_relaxed(&lock->sequence, odd);
+  onstack_fence_publish();
+  return odd + 1;
+}
+
+/* W4. */
+ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
+  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
+}
+
+/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
+   none. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
+  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
+  onstack_seqlock_write_end(lock);
+  return true;
+}
+
+#endif
+
+/* How the canonical frame address (the caller's SP) is found. */
+#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
+#define ONSTACK_CFA_SP 1u       /* SP + offset */
+#define ONSTACK_CFA_FP 2u       /* FP + offset */
+#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
+#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
+#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
+#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
+/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
+   to use the register for anything */
+#define ONSTACK_CFA_LOST 9u
+
+/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
+   realigning prologues; aarch64: alike) */
+#define ONSTACK_CFA_REGISTER 10u
+
+/* Where a register of the caller is. Anything else than these is not representable: no rule. */
+#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
+#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
+/* otherwise: at CFA + 8 * value */
+
+typedef struct onstack_rule {
+  uint8_t cfa;        /* ONSTACK_CFA_* */
+  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
+  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
+  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
+  int16_t bx;         /* saved RBX */
+  int32_t cfa_offset; /* bytes; for PLT the threshold */
+} onstack_rule;
+
+typedef struct onstack_rule_row {
+  uint16_t offset; /* the low 16 bits */
+  uint16_t rule;
+} onstack_rule_row;
+
+#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
+
+typedef struct onstack_rule_table {
+  uint32_t chunk_count;
+  uint32_t row_count;
+  uint32_t rule_count;
+  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
+  const uint32_t *first_row; /* chunk_count + 1 */
+  const onstack_rule_row *rows;
+  const onstack_rule *rules;
+} onstack_rule_table;
+
+/* What is loaded where. */
+typedef struct onstack_module {
+  uint64_t low; /* executable part of the object */
+  uint64_t high;
+  uint64_t base;                   /* what offsets in the table are relative to */
+  const onstack_rule_table *table; /* NULL: no rules (yet) */
+  uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
+  uint16_t pending;                /* its rules have not been derived yet */
+  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
+} onstack_module;
+
+#define ONSTACK_MODULES 1024u
+
+typedef struct onstack_module_map {
+  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
+  uint32_t count;
+  uint32_t gone;                           /* the last sequence number without some that had been there */
+  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
+} onstack_module_map;
+
+ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+typedef enum onstack_modules_status {
+  ONSTACK_MODULE_NONE,
+  ONSTACK_MODULE_HERE,
+  ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
+} onstack_modules_status;
+
+/* Finds the module that holds an address; *last as below. Signal-safe. */
+ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
+
+/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/* The rule of an offset in a table; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
+
+#endif
+
 #include <errno.h>
 
 /* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
@@ -1994,23 +2183,37 @@ static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t 
   return true;
 }
 
+/* Whether an address is in the native frame of the leaf, whose end its module's unwind rules tell. */
+static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_registers *registers, uint64_t place) {
+  onstack_module module = {.low = 0};
+  const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
+  if (!rule || (rule->cfa != ONSTACK_CFA_SP && rule->cfa != ONSTACK_CFA_FP)) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const uint64_t base = rule->cfa == ONSTACK_CFA_SP ? registers->sp : registers->fp;
+  const bool is = place >= registers->sp && place < base + (uint64_t)(int64_t)rule->cfa_offset;
+  return is ? ONSTACK_INTERPRETED_LEAF_IS : ONSTACK_INTERPRETED_LEAF_IS_NOT;
+}
+
 ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
-                                                    uint32_t capacity, onstack_interpreted *out) {
-  const onstack_frame_memory memory = {.read = interpreter_read,
-                                       .read_own = interpreter_read_own,
-                                       .scratch = out->frames + capacity,
-                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                       .tid = tid};
+                                                    const onstack_registers *registers, uint32_t capacity,
+                                                     onstack_interpreted *out) {
+  onstack_frame_place place = {{.read = interpreter_read,
+                                .read_own = interpreter_read_own,
+                                .scratch = out->frames + capacity,
+                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                .tid = tid},
+                               0};
   out->count = 0;
   out->named = 0;
+  out->leaf = ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
     const onstack_frame_provider *provider = interpreters[i].provider;
-    const uint32_t result = provider->copy(provider->data, &memory, out->frames, capacity);
+    const uint32_t result = provider->copy(provider->data, &place.memory, out->frames, capacity);
     const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
     out->count = (uint16_t)(frames < capacity ? frames : capacity);
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
     out->interpreter = (uint8_t)i;
+    if (place.place != 0) out->leaf = interpreter_leaf(registers, place.place);
   }
 }
 
@@ -2180,6 +2383,7 @@ typedef struct onstack_python_layout {
   uint16_t thread_interpreter;
   uint16_t thread_id;
   uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
+  uint16_t thread_place;              /* 3.10: cframe, which lies in the loop's native frame; 0: another word does */
   uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
   uint16_t cframe_previous;           /* with ONSTACK_PYTHON_FLAG */
   uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
@@ -2391,74 +2595,6 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
  */
 #ifndef ONSTACK_HANDLER_TICK_THREAD_TABLE_H
 #define ONSTACK_HANDLER_TICK_THREAD_TABLE_H
-
-/* ---- core/src/base/seqlock.h ---- */
-/*
- * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
- * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
- *
- * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
- *
- *   writer                                   reader
- *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
- *   W2  fence                release         R2  copy the data        relaxed
- *   W3  write the data       relaxed         R3  fence                acquire
- *   W4  sequence = next even release         R4  sequence == begun    relaxed
- *
- * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
- * that ended with it.
- *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
- *     happened before R2, and R2 reads W's values or later ones.
- *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
- *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
- *     one, not `begun`.
- * The number comes round after 2^31 changes; no reader is inside for so long.
- */
-#ifndef ONSTACK_BASE_SEQLOCK_H
-#define ONSTACK_BASE_SEQLOCK_H
-
-#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-typedef struct onstack_seqlock {
-  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
-} onstack_seqlock;
-
-/* R1. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
-  return onstack_observe(&lock->sequence);
-}
-
-/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
-
-/* R3 and R4: whether the copy belongs together. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
-  onstack_fence_observe();
-  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
-}
-
-/* W1 and W2. Returns the number that the change ends with. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
-  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
-  onstack_store_relaxed(&lock->sequence, odd);
-  onstack_fence_publish();
-  return odd + 1;
-}
-
-/* W4. */
-ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
-  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
-}
-
-/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
-   none. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
-  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
-  onstack_seqlock_write_end(lock);
-  return true;
-}
-
-#endif
 
 /* ---- core/src/handler/tick/timer.h ---- */
 /*
@@ -2735,15 +2871,22 @@ static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python_layout *la
   return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
 }
 
+/* Of what a provider that ships was called with (handler/interpreter/interpreter.h). */
+static ONSTACK_HANDLER void python_set_place(const onstack_frame_memory *memory, uint64_t place) {
+  ((onstack_frame_place *)(uintptr_t)memory)->place = place;
+}
+
 /* The innermost frame, and where the thread's newest chunk begins; 0: there is none. *outer: the frame that called the
    innermost call of the loop; 0: not known, or not asked for. */
 static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
                                                  uint64_t thread, const uint8_t *state, uint64_t *chunk, uint64_t *outer) {
   uint64_t frame = onstack_window_word(state, layout->thread_frame);
   *outer = 0;
+  if (layout->thread_place) python_set_place(memory, onstack_window_word(state, layout->thread_place));
   *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
   if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
   if (frame - thread < PYTHON_STATE_MOST) return 0; /* the one in the state itself: no loop runs */
+  if (layout->entry == ONSTACK_PYTHON_FLAG) python_set_place(memory, frame);
   /* A loop that begins has not written it yet: what lies there may lead anywhere. */
   if (layout->entry == ONSTACK_PYTHON_FLAG && !(memory->read_own(frame + layout->cframe_previous, outer) &&
                                                 memory->read(*outer + layout->cframe_frame, outer, sizeof(*outer))))
@@ -2767,12 +2910,15 @@ static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_pytho
 static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
                                               uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
+  bool placed = false;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
     if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
     const uint64_t code = onstack_window_word(bytes, layout->frame_code);
     const uint8_t entry = *(const volatile uint8_t *)(bytes + layout->frame_entry);
     const bool sentinel = layout->entry == ONSTACK_PYTHON_SENTINEL && entry == ONSTACK_PYTHON_ON_C_STACK;
+    if (sentinel && !placed) python_set_place(window->memory, address);
+    placed |= sentinel;
     address = onstack_window_word(bytes, layout->frame_previous);
     if (sentinel && count > 0 && !(frames[count - 1].flags & ONSTACK_INTERPRETED_ENTRY)) {
       frames[count - 1].flags = ONSTACK_INTERPRETED_ENTRY;
@@ -5305,111 +5451,6 @@ ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock,
 
 /* ---- core/src/handler/tick/record.c ---- */
 
-/* ---- core/src/handler/unwind/rules/rules.h ---- */
-/*
- * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
- * in ordinary threads (control/rule_*.c), executed quickly here.
- *
- * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
- * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
- * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
- * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
- * the time off a look-up (tests/bench/tables).
- *
- * Tables are immutable once published and are unmapped only after no handler can still be reading them
- * (control/unwind/modules.c).
- */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_RULES_H
-#define ONSTACK_HANDLER_UNWIND_RULES_RULES_H
-
-/* How the canonical frame address (the caller's SP) is found. */
-#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
-#define ONSTACK_CFA_SP 1u       /* SP + offset */
-#define ONSTACK_CFA_FP 2u       /* FP + offset */
-#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
-#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
-#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
-#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
-#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
-#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
-/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
-   to use the register for anything */
-#define ONSTACK_CFA_LOST 9u
-
-/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
-   realigning prologues; aarch64: alike) */
-#define ONSTACK_CFA_REGISTER 10u
-
-/* Where a register of the caller is. Anything else than these is not representable: no rule. */
-#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
-#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
-/* otherwise: at CFA + 8 * value */
-
-typedef struct onstack_rule {
-  uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
-  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
-  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
-  int16_t bx;         /* saved RBX */
-  int32_t cfa_offset; /* bytes; for PLT the threshold */
-} onstack_rule;
-
-typedef struct onstack_rule_row {
-  uint16_t offset; /* the low 16 bits */
-  uint16_t rule;
-} onstack_rule_row;
-
-#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
-
-typedef struct onstack_rule_table {
-  uint32_t chunk_count;
-  uint32_t row_count;
-  uint32_t rule_count;
-  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
-  const uint32_t *first_row; /* chunk_count + 1 */
-  const onstack_rule_row *rows;
-  const onstack_rule *rules;
-} onstack_rule_table;
-
-/* What is loaded where. */
-typedef struct onstack_module {
-  uint64_t low; /* executable part of the object */
-  uint64_t high;
-  uint64_t base;                   /* what offsets in the table are relative to */
-  const onstack_rule_table *table; /* NULL: no rules (yet) */
-  uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
-  uint16_t pending;                /* its rules have not been derived yet */
-  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
-} onstack_module;
-
-#define ONSTACK_MODULES 1024u
-
-typedef struct onstack_module_map {
-  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
-  uint32_t count;
-  uint32_t gone;                           /* the last sequence number without some that had been there */
-  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
-} onstack_module_map;
-
-ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
-
-typedef enum onstack_modules_status {
-  ONSTACK_MODULE_NONE,
-  ONSTACK_MODULE_HERE,
-  ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
-} onstack_modules_status;
-
-/* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
-
-/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
-
-/* The rule of an offset in a table; NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
-
-#endif
-
 /* ---- core/src/handler/unwind/walk.h ---- */
 /*
  * What all walks share, whoever asks for one: a sample (handler/tick/record.c), a stack that was kept (drain/again.c), a
@@ -5601,10 +5642,12 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
 }
 
 /* An interpreter's frames of this thread. Returns the bytes that are used. */
-static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot *slot, onstack_ring_entry *entry) {
+static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
+                                                              const onstack_registers *registers) {
   onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
   if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
-  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, slot->ring.depth, out);
+  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, registers, slot->ring.depth,
+                           out);
   if (out->count == 0) return 0;
   entry->flags |= ONSTACK_ENTRY_INTERPRETED;
   return onstack_interpreted_used(out);
@@ -5623,7 +5666,7 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  const uint32_t interpreted_bytes = slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry) : 0;
+  const uint32_t interpreted_bytes = slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
   onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
   record_wake_where_due(slot, interpreted_bytes);
   return result.frame_count > 0;
@@ -10259,16 +10302,17 @@ static uint32_t others_read_own(uint64_t address, uint64_t *word) { return other
 
 bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
                                  uint64_t *hints, onstack_interpreted *out) {
-  const onstack_frame_memory memory = {.read = others_read,
-                                       .read_own = others_read_own,
-                                       .scratch = out->frames + capacity,
-                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                       .tid = (int32_t)tid};
+  onstack_frame_place place = {{.read = others_read,
+                                .read_own = others_read_own,
+                                .scratch = out->frames + capacity,
+                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                .tid = (int32_t)tid},
+                               0};
   *out = (onstack_interpreted){.named = 1};
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     const onstack_frame_provider *provider = interpreters[i].provider;
     if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
-    const uint32_t result = provider->copy_of(provider->data, &memory, &hints[i], out->frames, capacity);
+    const uint32_t result = provider->copy_of(provider->data, &place.memory, &hints[i], out->frames, capacity);
     const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
     out->count = (uint16_t)(frames < capacity ? frames : capacity);
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
@@ -10449,6 +10493,7 @@ static const onstack_python_layout python_layouts[] = {
      .thread_interpreter = 16,
      .thread_id = 176,
      .thread_frame = 24,
+     .thread_place = 48,
      .cframe_frame = ONSTACK_PYTHON_NO_CFRAME,
      .thread_bytes = 184,
      .frame_bytes = 104,
@@ -17940,7 +17985,9 @@ typedef struct onstack_interleave_counters {
 /*
  * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
  * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
- * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known.
+ * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known. One that
+ * was switched to (greenlet, gevent, another interpreter of the process) lies upon native frames whose calls are not its own:
+ * where an interpreter tells which call its innermost frames are in, the outer loops stay native.
  *
  * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
  * is made to point there if frames come into it. Consumer only.
@@ -18136,6 +18183,16 @@ static uint32_t interleave_next_call(const onstack_interpreted *interpreted) {
   return next < interpreted->count ? next + 1 : next;
 }
 
+/* The same for an interpreter that tells where its calls are. */
+static bool interleave_fits_place(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted, uint32_t loops,
+                                  uint32_t calls, bool leaf, bool open, uint32_t *first) {
+  if (loops == calls && !open) return true;
+  if (leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN) return false;
+  *first = leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_IS_NOT;
+  loops -= *first;
+  return loops == calls || (open && loops > 0 && loops < calls) || (loops > calls && interpreter->tells());
+}
+
 /*
  * *first: the first native frame of the loop that runs frames of the language, 1 where the leaf is one that has not begun with
  * its own, or has left them already. *next: the first frame of the language that a loop runs; those before it are of a call
@@ -18147,6 +18204,9 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   uint32_t loops = interleave_count_loops(interpreter, stack);
   const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
   const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
+  *first = *next = 0;
+  if (interpreter->tells)
+    return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
   *first = leaf && !interpreted->cut && loops == calls + 1;     /* cut: it is an outer loop that has none */
   *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
   loops -= *first;
@@ -18436,6 +18496,10 @@ int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, ons
 /* onstack_frame_provider.describe; `data` is not used. */
 ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
 
+/* Whether the frames that are copied are those of a thread's innermost calls of the loop: up to 3.11 a thread that runs a
+   subinterpreter shows the main one's. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_python_is_innermost(void);
+
 #endif
 
 /* ---- core/src/drain/interpreter/python_lines.h ---- */
@@ -18536,6 +18600,14 @@ static bool python_read(const onstack_interpreted_frame *frame, const uint64_t i
   text->start_line = (uint32_t)identity[PYTHON_FIRST_LINE];
   text->line = python_line_of(identity, frame->position, scratch);
   return true;
+}
+
+bool onstack_python_is_innermost(void) {
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
+  if (layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
+  onstack_process_memory_read(onstack_python_found.runtime + layout->runtime_interpreter + 16, &next, sizeof(next));
+  return next == 1;
 }
 
 static const onstack_known_reader python_reader = {python_identify, python_read};
@@ -26141,6 +26213,7 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
   if (interpreter->refused) return true;
   for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
   interpreter->loop_count = (uint32_t)found;
+  interpreter->tells = provider == &interpreters_python ? onstack_python_is_innermost : NULL;
   onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */
   onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */
   return true;

@@ -210,6 +210,34 @@ Test(interpreted, frames_that_were_cut_are_the_inner_calls) {
             stack.frames[1], stack.frames[2]);
 }
 
+static bool innermost;
+static bool tells_innermost(void) { return innermost; }
+
+/* A loop as the leaf, and one that called it, with frames of one call. */
+static bool place_one(onstack_interpreted_leaf leaf, uint64_t out[8]) {
+  const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}, .tells = tells_innermost};
+  struct {
+    onstack_interpreted interpreted;
+    onstack_interpreted_frame frame;
+  } copied = {.interpreted = {.count = 1, .named = 1, .leaf = (uint8_t)leaf},
+              .frame = {.function = 3000, .flags = ONSTACK_INTERPRETED_ENTRY}};
+  uint64_t native[] = {150, 500, 160, 900};
+  onstack_walked stack = {.frames = native, .count = 4, .truncation = ONSTACK_TRUNCATED_NOT};
+  onstack_interleave_counters counters = {0};
+  onstack_interleave(&interpreter, &copied.interpreted, &stack, out, 8, &counters);
+  cr_expect_eq(counters.interpreted + counters.unmatched, 1);
+  return counters.interpreted == 1;
+}
+
+Test(interpreted, a_leaf_that_tells_where_its_calls_are_is_not_guessed) {
+  uint64_t out[8];
+  cr_expect(place_one(ONSTACK_INTERPRETED_LEAF_IS_NOT, out) && out[0] == 150 && out[2] == 3000);
+  cr_expect(!place_one(ONSTACK_INTERPRETED_LEAF_UNKNOWN, out));
+  cr_expect(!place_one(ONSTACK_INTERPRETED_LEAF_IS, out)); /* of another chain of calls, farther out */
+  innermost = true;
+  cr_expect(place_one(ONSTACK_INTERPRETED_LEAF_IS, out) && out[0] == 3000 && out[2] == 160);
+}
+
 Test(interpreted, one_that_has_not_begun_is_asked_again) {
   seen_stacks seen = {0};
   onstack_options options = t_options(1000, see, &seen);

@@ -11,6 +11,7 @@
 #include "control/interpreter/python.c"
 #include "drain/interpreter/php.h"
 #include "drain/interpreter/python.h"
+#include "handler/interpreter/interpreter.h"
 #include "base/sys.h"
 #include "handler/arch.h"
 #include "profile/string_table.h"
@@ -81,12 +82,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     set_python(&python_layouts[which]);
   else
     onstack_php_found = (onstack_php){1, &php_layouts[which - ONSTACK_COUNT_OF(python_layouts)], ARENA};
-  const onstack_frame_memory memory = {.read = arena_read,
-                                       .read_own = arena_read_word,
-                                       .scratch = fuzz_copy(NULL, ONSTACK_FRAME_SCRATCH),
-                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH};
+  onstack_frame_place place = {{.read = arena_read,
+                                .read_own = arena_read_word,
+                                .scratch = fuzz_copy(NULL, ONSTACK_FRAME_SCRATCH),
+                                .scratch_bytes = ONSTACK_FRAME_SCRATCH},
+                               0};
   onstack_interpreted_frame *frames = (void *)fuzz_copy(NULL, capacity * sizeof(*frames));
-  const uint32_t result = (python ? onstack_python_copy : onstack_php_copy)(NULL, &memory, frames, capacity);
+  const uint32_t result = (python ? onstack_python_copy : onstack_php_copy)(NULL, &place.memory, frames, capacity);
   const uint32_t count = result & ~ONSTACK_INTERPRETED_CUT;
   fuzz_check(count <= capacity);
   for (uint32_t i = 0; i < count; i++) {
@@ -94,6 +96,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if ((python ? onstack_python_describe : onstack_php_describe)(NULL, &frames[i], &text) == 0) check_text(&text, python);
   }
   free(frames);
-  free(memory.scratch);
+  free(place.memory.scratch);
   return 0;
 }

@@ -65,6 +65,12 @@ int main(void) {
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
   compare("the cframe before", layout->cframe_previous, offsetof(_PyCFrame, previous));
 #endif
+#if PY_VERSION_HEX >= 0x030a0000 && PY_VERSION_HEX < 0x030b0000
+  compare("a thread's cframe", layout->thread_place, offsetof(PyThreadState, cframe));
+#endif
+#if PY_VERSION_HEX < 0x030c0000
+  compare("the next interpreter's id", layout->runtime_interpreter + 16, offsetof(_PyRuntimeState, interpreters.next_id));
+#endif
 #if PY_VERSION_HEX >= 0x030b0000
   compare("an interpreter's threads", layout->interpreter_threads, offsetof(PyInterpreterState, threads.head));
   compare("the next interpreter", layout->interpreter_next, offsetof(PyInterpreterState, next));

@@ -5,8 +5,10 @@ import json
 import os
 import pathlib
 import re
+import subprocess
+import tempfile
 
-from harness import Run, Skip, case, check, equal, rarer
+from harness import OUT, Run, Skip, case, check, equal, rarer
 
 # Functions that take turns, each with the CPU time that its thread used in it.
 WORK = """
@@ -74,6 +76,32 @@ def pairs():
 end = time.process_time() + SECONDS
 while time.process_time() < end:
     pairs()
+"""
+
+# Greenlets are switched to from loops of their parent's, upon whose stack theirs lie.
+GREENLETS = """
+import greenlet, time
+def leaf(n):
+    total = 0
+    for i in range(n): total += i
+    return total
+def key_of(n): return leaf(300) * n
+def inner():
+    leaf(2000)
+    sorted(range(5), key=key_of)
+def body():
+    while True:
+        inner()
+        parent.switch()
+def pump():
+    made = [greenlet.greenlet(body) for _ in range(3)]
+    for _ in range(3):
+        for each in made: each.switch()
+    for each in made: each.throw(greenlet.GreenletExit)
+parent = greenlet.getcurrent()
+end = time.process_time() + SECONDS
+while time.process_time() < end:
+    pump()
 """
 
 CHURN = """
@@ -233,6 +261,32 @@ def python_classes_call_their_constructors():
             inits = [stack for stack in pairs if index(stack, "__init__") >= 0]
             twice = [stack for stack in pairs if sum(name.endswith("__init__") for name in stack) > 1]
             check(len(inits) > 0.8 * len(pairs) > 20 and not twice, f"{path}: {len(inits)} of {len(pairs)}; {twice[:1]}")
+
+
+def in_greenlets(profile):
+    """For each sample in a greenlet, the frames of its own and those of who started it."""
+    for _, _, stack in profile.samples:
+        at = next((i for i, name in enumerate(stack) if "inner_bootstrap" in name), -1)
+        if at >= 0:
+            yield [{"leaf", "key_of", "inner", "body", "pump", "<module>"}.intersection(part) for part in (stack[:at], stack[at:])]
+
+
+@rarer
+def python_frames_of_greenlets():
+    for path in pythons():
+        with tempfile.TemporaryDirectory(dir=OUT) as place:
+            command = [path, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--target", place, "greenlet"]
+            if os.environ.get("ONSTACK_NO_INSTALL") == "1" or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                raise Skip(f"{path}: greenlet cannot be had")
+            with run(path, GREENLETS, 0.5, PYTHONPATH=place) as done:
+                equal(done.status, 0, f"{path}: {done.errors}")
+                parts = list(in_greenlets(done.profile()))
+        # Before the first function begins the frames are its starter's.
+        wrong = [part for part in parts if part[1] and (part[0] or part[1] & {"leaf", "key_of", "inner", "body"})]
+        wrong += [part for part in parts if part[0] and not {"body"} <= part[0] - {"leaf", "key_of"} <= {"body", "inner"}]
+        named = sum("body" in part[0] for part in parts)
+        check(not wrong, f"{path}: {len(wrong)} of {len(parts)}: {wrong[:1]}")
+        check(named > (0.3 if path.endswith(".9") else 0.9) * len(parts) > 20, f"{path}: {named} of {len(parts)}")
 
 
 @case

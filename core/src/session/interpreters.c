@@ -61,6 +61,7 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
   if (interpreter->refused) return true;
   for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
   interpreter->loop_count = (uint32_t)found;
+  interpreter->tells = provider == &interpreters_python ? onstack_python_is_innermost : NULL;
   onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */
   onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */
   return true;

@@ -14,16 +14,17 @@ static uint32_t others_read_own(uint64_t address, uint64_t *word) { return other
 
 bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
                                  uint64_t *hints, onstack_interpreted *out) {
-  const onstack_frame_memory memory = {.read = others_read,
-                                       .read_own = others_read_own,
-                                       .scratch = out->frames + capacity,
-                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                       .tid = (int32_t)tid};
+  onstack_frame_place place = {{.read = others_read,
+                                .read_own = others_read_own,
+                                .scratch = out->frames + capacity,
+                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                .tid = (int32_t)tid},
+                               0};
   *out = (onstack_interpreted){.named = 1};
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     const onstack_frame_provider *provider = interpreters[i].provider;
     if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
-    const uint32_t result = provider->copy_of(provider->data, &memory, &hints[i], out->frames, capacity);
+    const uint32_t result = provider->copy_of(provider->data, &place.memory, &hints[i], out->frames, capacity);
     const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
     out->count = (uint16_t)(frames < capacity ? frames : capacity);
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;

@@ -39,6 +39,7 @@ static const onstack_python_layout python_layouts[] = {
      .thread_interpreter = 16,
      .thread_id = 176,
      .thread_frame = 24,
+     .thread_place = 48,
      .cframe_frame = ONSTACK_PYTHON_NO_CFRAME,
      .thread_bytes = 184,
      .frame_bytes = 104,

@@ -35,6 +35,16 @@ static uint32_t interleave_next_call(const onstack_interpreted *interpreted) {
   return next < interpreted->count ? next + 1 : next;
 }
 
+/* The same for an interpreter that tells where its calls are. */
+static bool interleave_fits_place(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted, uint32_t loops,
+                                  uint32_t calls, bool leaf, bool open, uint32_t *first) {
+  if (loops == calls && !open) return true;
+  if (leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN) return false;
+  *first = leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_IS_NOT;
+  loops -= *first;
+  return loops == calls || (open && loops > 0 && loops < calls) || (loops > calls && interpreter->tells());
+}
+
 /*
  * *first: the first native frame of the loop that runs frames of the language, 1 where the leaf is one that has not begun with
  * its own, or has left them already. *next: the first frame of the language that a loop runs; those before it are of a call
@@ -46,6 +56,9 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   uint32_t loops = interleave_count_loops(interpreter, stack);
   const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
   const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
+  *first = *next = 0;
+  if (interpreter->tells)
+    return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
   *first = leaf && !interpreted->cut && loops == calls + 1;     /* cut: it is an outer loop that has none */
   *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
   loops -= *first;

@@ -13,7 +13,9 @@ typedef struct onstack_interleave_counters {
 /*
  * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
  * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
- * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known.
+ * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known. One that
+ * was switched to (greenlet, gevent, another interpreter of the process) lies upon native frames whose calls are not its own:
+ * where an interpreter tells which call its innermost frames are in, the outer loops stay native.
  *
  * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
  * is made to point there if frames come into it. Consumer only.

@@ -97,6 +97,14 @@ static bool python_read(const onstack_interpreted_frame *frame, const uint64_t i
   return true;
 }
 
+bool onstack_python_is_innermost(void) {
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
+  if (layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
+  onstack_process_memory_read(onstack_python_found.runtime + layout->runtime_interpreter + 16, &next, sizeof(next));
+  return next == 1;
+}
+
 static const onstack_known_reader python_reader = {python_identify, python_read};
 
 int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {

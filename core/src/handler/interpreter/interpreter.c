@@ -4,6 +4,7 @@
 #include "base/address.h"
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "handler/unwind/rules/rules.h"
 
 #include <errno.h>
 
@@ -24,22 +25,36 @@ static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t 
   return true;
 }
 
+/* Whether an address is in the native frame of the leaf, whose end its module's unwind rules tell. */
+static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_registers *registers, uint64_t place) {
+  onstack_module module = {.low = 0};
+  const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
+  if (!rule || (rule->cfa != ONSTACK_CFA_SP && rule->cfa != ONSTACK_CFA_FP)) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const uint64_t base = rule->cfa == ONSTACK_CFA_SP ? registers->sp : registers->fp;
+  const bool is = place >= registers->sp && place < base + (uint64_t)(int64_t)rule->cfa_offset;
+  return is ? ONSTACK_INTERPRETED_LEAF_IS : ONSTACK_INTERPRETED_LEAF_IS_NOT;
+}
+
 ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
-                                                    uint32_t capacity, onstack_interpreted *out) {
-  const onstack_frame_memory memory = {.read = interpreter_read,
-                                       .read_own = interpreter_read_own,
-                                       .scratch = out->frames + capacity,
-                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                       .tid = tid};
+                                                    const onstack_registers *registers, uint32_t capacity,
+                                                     onstack_interpreted *out) {
+  onstack_frame_place place = {{.read = interpreter_read,
+                                .read_own = interpreter_read_own,
+                                .scratch = out->frames + capacity,
+                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                .tid = tid},
+                               0};
   out->count = 0;
   out->named = 0;
+  out->leaf = ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
     const onstack_frame_provider *provider = interpreters[i].provider;
-    const uint32_t result = provider->copy(provider->data, &memory, out->frames, capacity);
+    const uint32_t result = provider->copy(provider->data, &place.memory, out->frames, capacity);
     const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
     out->count = (uint16_t)(frames < capacity ? frames : capacity);
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
     out->interpreter = (uint8_t)i;
+    if (place.place != 0) out->leaf = interpreter_leaf(registers, place.place);
   }
 }

@@ -18,7 +18,14 @@ typedef struct onstack_interpreter {
   bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
   uint32_t loop_count;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
+  bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
+
+/* What the providers that ship are called with: they tell more than the public structure has room for. */
+typedef struct onstack_frame_place {
+  onstack_frame_memory memory; /* the first: the rest lies behind it */
+  uint64_t place; /* out: an address in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
+} onstack_frame_place;
 
 /* The providers of a session. */
 typedef struct onstack_interpreter_list {
@@ -26,13 +33,21 @@ typedef struct onstack_interpreter_list {
   const onstack_frame_provider *providers[ONSTACK_INTERPRETERS];
 } onstack_interpreter_list;
 
+/* Whether the innermost call of the loop that the frames tell of is the native leaf. */
+typedef enum onstack_interpreted_leaf {
+  ONSTACK_INTERPRETED_LEAF_UNKNOWN,
+  ONSTACK_INTERPRETED_LEAF_IS,
+  ONSTACK_INTERPRETED_LEAF_IS_NOT,
+} onstack_interpreted_leaf;
+
 /* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
 typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
   uint8_t cut;         /* there are more */
   uint8_t named;       /* the frames' functions are their addresses (base/interpreted_names.h) */
-  uint8_t reserved[3];
+  uint8_t leaf;        /* onstack_interpreted_leaf */
+  uint8_t reserved[2];
   onstack_interpreted_frame frames[];
 } onstack_interpreted;
 
@@ -42,10 +57,11 @@ typedef struct onstack_interpreted {
 #define ONSTACK_INTERPRETED_BYTES(depth)                                                                                    \
   ((uint32_t)(sizeof(onstack_interpreted) + (depth) * sizeof(onstack_interpreted_frame)) + ONSTACK_FRAME_SCRATCH)
 
-/* Copies the frames of the calling thread, by the first interpreter that has any, `capacity` at most. The room behind them
-   is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
+/* Copies the frames of the calling thread, which was interrupted with these registers, by the first interpreter that has any,
+   `capacity` at most. The room behind them is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
 ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
-                                               uint32_t capacity, onstack_interpreted *out);
+                                               const onstack_registers *registers, uint32_t capacity,
+                                               onstack_interpreted *out);
 
 /* Bytes of what was copied. Signal-safe. */
 static inline __attribute__((always_inline, unused)) uint32_t onstack_interpreted_used(const onstack_interpreted *copied) {

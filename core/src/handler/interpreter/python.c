@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "handler/arch.h"
+#include "handler/interpreter/interpreter.h"
 #include "handler/interpreter/window.h"
 #include "handler/tick/thread_table.h"
 
@@ -50,15 +51,22 @@ static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python_layout *la
   return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
 }
 
+/* Of what a provider that ships was called with (handler/interpreter/interpreter.h). */
+static ONSTACK_HANDLER void python_set_place(const onstack_frame_memory *memory, uint64_t place) {
+  ((onstack_frame_place *)(uintptr_t)memory)->place = place;
+}
+
 /* The innermost frame, and where the thread's newest chunk begins; 0: there is none. *outer: the frame that called the
    innermost call of the loop; 0: not known, or not asked for. */
 static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
                                                  uint64_t thread, const uint8_t *state, uint64_t *chunk, uint64_t *outer) {
   uint64_t frame = onstack_window_word(state, layout->thread_frame);
   *outer = 0;
+  if (layout->thread_place) python_set_place(memory, onstack_window_word(state, layout->thread_place));
   *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
   if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
   if (frame - thread < PYTHON_STATE_MOST) return 0; /* the one in the state itself: no loop runs */
+  if (layout->entry == ONSTACK_PYTHON_FLAG) python_set_place(memory, frame);
   /* A loop that begins has not written it yet: what lies there may lead anywhere. */
   if (layout->entry == ONSTACK_PYTHON_FLAG && !(memory->read_own(frame + layout->cframe_previous, outer) &&
                                                 memory->read(*outer + layout->cframe_frame, outer, sizeof(*outer))))
@@ -82,12 +90,15 @@ static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_pytho
 static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
                                               uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
+  bool placed = false;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
     if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
     const uint64_t code = onstack_window_word(bytes, layout->frame_code);
     const uint8_t entry = *(const volatile uint8_t *)(bytes + layout->frame_entry);
     const bool sentinel = layout->entry == ONSTACK_PYTHON_SENTINEL && entry == ONSTACK_PYTHON_ON_C_STACK;
+    if (sentinel && !placed) python_set_place(window->memory, address);
+    placed |= sentinel;
     address = onstack_window_word(bytes, layout->frame_previous);
     if (sentinel && count > 0 && !(frames[count - 1].flags & ONSTACK_INTERPRETED_ENTRY)) {
       frames[count - 1].flags = ONSTACK_INTERPRETED_ENTRY;

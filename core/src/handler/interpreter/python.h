@@ -34,6 +34,7 @@ typedef struct onstack_python_layout {
   uint16_t thread_interpreter;
   uint16_t thread_id;
   uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
+  uint16_t thread_place;              /* 3.10: cframe, which lies in the loop's native frame; 0: another word does */
   uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
   uint16_t cframe_previous;           /* with ONSTACK_PYTHON_FLAG */
   uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
