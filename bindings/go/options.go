@@ -115,7 +115,8 @@ const (
 	// wait without a thread are not there: Go's block, mutex and goroutine profiles have those.
 	ClockWall Clock = 2
 	// Memory instead of time: where native code allocates, and what of it is in use. Package nativeheap makes malloc report;
-	// without it there is nothing to sample. One such profile at a time. WithRate has no meaning.
+	// without it there is nothing to sample. One such profile at a time. Samples have the labels of the goroutine that allocates;
+	// Go's own heap profile has none. WithRate has no meaning.
 	ClockHeap Clock = 3
 	// Real time, by signals. Each tick ends system calls of native code that wait (poll, nanosleep) with EINTR, which that code
 	// must be able to bear; Go's own does.

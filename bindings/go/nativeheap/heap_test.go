@@ -46,9 +46,9 @@ func sum(p *profile.Profile, column, heap string, functions ...string) int64 {
 }
 
 // start is a heap profile that is closed with the test.
-func start(t *testing.T, interval int) *onstack.Profile {
+func start(t *testing.T, interval int, opts ...onstack.Option) *onstack.Profile {
 	t.Helper()
-	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(interval))
+	heap, err := onstack.Start(append(opts, onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(interval))...)
 	if err != nil {
 		t.Fatal(err)
 	}
