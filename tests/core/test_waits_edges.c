@@ -5,12 +5,17 @@
 #include "handler/tick/slot.h"
 #include "support.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void init(void) {
@@ -224,6 +229,230 @@ Test(waits_edges, labels_are_kept_where_process_vm_readv_is_refused) {
   close(ends[1]);
   pthread_join(thread, NULL);
   cr_expect_gt(labelled, 0.3);
+}
+
+/* ---- on what ---- */
+
+/* Seconds of one thread in samples with such a label and value. */
+typedef struct label_time {
+  const char *key;
+  char value[128];
+  int32_t tid;
+  double seconds;
+} label_time;
+
+typedef struct label_times {
+  label_time *items;
+  int count;
+} label_times;
+
+static int add_times(void *data, const onstack_sample *sample) {
+  const label_times *times = data;
+  for (uint32_t at = 0; at < sample->label_bytes;) {
+    const char *key = sample->labels + at, *value = key + strlen(key) + 1;
+    for (int i = 0; i < times->count; i++) {
+      label_time *item = &times->items[i];
+      if (item->tid == sample->tid && strcmp(item->key, key) == 0 && strcmp(item->value, value) == 0)
+        item->seconds += (double)sample->value / 1e9;
+    }
+    at += (uint32_t)(strlen(key) + 1 + strlen(value) + 1);
+  }
+  return 0;
+}
+
+/* A socket that nothing is sent to, and what its label is to be. */
+static int bound_socket(int family, int type, char label[128]) {
+  struct sockaddr_storage address = {.ss_family = (sa_family_t)family};
+  struct sockaddr_in *four = (struct sockaddr_in *)(void *)&address;
+  struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)&address;
+  socklen_t length = family == AF_INET ? sizeof(*four) : sizeof(*six);
+  const int file = socket(family, type, 0);
+  if (family == AF_INET)
+    four->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  else
+    six->sin6_addr = in6addr_loopback;
+  if (file < 0 || bind(file, (struct sockaddr *)&address, length) != 0) return -1;
+  cr_assert_eq(getsockname(file, (struct sockaddr *)&address, &length), 0);
+  cr_assert(type != SOCK_STREAM || listen(file, 1) == 0);
+  snprintf(label, 128, family == AF_INET ? "%s at 127.0.0.1:%u" : "%s at [::1]:%u", type == SOCK_STREAM ? "tcp" : "udp",
+           ntohs(family == AF_INET ? four->sin_port : six->sin6_port));
+  return file;
+}
+
+static void *receives(void *data) {
+  char byte;
+  onstack_publish(&begun, (uint32_t)onstack_sys_gettid());
+  recv(*(int *)data, &byte, 1, 0);
+  return NULL;
+}
+
+static void *accepts(void *data) {
+  onstack_publish(&begun, (uint32_t)onstack_sys_gettid());
+  accept(*(int *)data, NULL, NULL);
+  return NULL;
+}
+
+static void *wants_the_file(void *data) {
+  struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  onstack_publish(&begun, (uint32_t)onstack_sys_gettid());
+  fcntl(*(int *)data, F_OFD_SETLKW, &whole);
+  return NULL;
+}
+
+/* A regular file that another descriptor has locked, with its path as what is waited for. */
+static int locked_file(int *other, char *path) {
+  struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  char name[] = "/tmp/onstack-waits-XXXXXX";
+  *other = mkstemp(name);
+  cr_assert_geq(*other, 0);
+  cr_assert_eq(fcntl(*other, F_OFD_SETLK, &whole), 0);
+  const int file = open(name, O_RDWR | O_CLOEXEC);
+  cr_assert_geq(file, 0);
+  cr_assert(realpath(name, path));
+  cr_assert_eq(unlink(name), 0);
+  strcat(path, " (deleted)"); /* proc(5) */
+  return file;
+}
+
+Test(waits_edges, on_a_file_and_on_sockets_of_other_kinds) {
+  static const struct {
+    const char *name;
+    int family, type;
+    void *(*runs)(void *);
+  } sockets[] = {{"udp", AF_INET, SOCK_DGRAM, receives},
+                 {"udp over IPv6", AF_INET6, SOCK_DGRAM, receives},
+                 {"tcp over IPv6", AF_INET6, SOCK_STREAM, accepts}};
+  label_time items[4] = {{.key = "on"}, {.key = "on"}, {.key = "on"}, {.key = "on"}};
+  label_times times = {items, 4};
+  int files[4], other;
+  pthread_t threads[4];
+  char *path = calloc(1, 4096 + 16); /* realpath's */
+  files[3] = locked_file(&other, path);
+  snprintf(items[3].value, sizeof(items[3].value), "%.100s", path);
+  threads[3] = begin(wants_the_file, &files[3]);
+  items[3].tid = (int32_t)begun;
+  for (int i = 0; i < 3; i++) {
+    files[i] = bound_socket(sockets[i].family, sockets[i].type, items[i].value);
+    if (files[i] < 0) continue;
+    threads[i] = begin(sockets[i].runs, &files[i]);
+    items[i].tid = (int32_t)begun;
+  }
+  t_sleep(0.05);
+  onstack_options options = t_options(50, add_times, &times);
+  options.clock = ONSTACK_CLOCK_WALL;
+  onstack_session *session = t_start(&options);
+  const double from = t_now();
+  t_sleep(0.5);
+  const double lived = t_now() - from;
+  t_finish(session);
+  for (int i = 0; i < 4; i++) {
+    const char *name = i < 3 ? sockets[i].name : "a regular file";
+    if (files[i] < 0) {
+      fprintf(stderr, "waits: no %s on this machine\n", name);
+      continue;
+    }
+    cr_expect(items[i].seconds > 0.6 * lived && items[i].seconds < lived + 0.1, "%s: %.3f of %.3f s on %s", name,
+              items[i].seconds, lived, items[i].value);
+    if (i < 3) shutdown(files[i], SHUT_RDWR);
+  }
+  close(other); /* with its lock */
+  for (int i = 0; i < 4; i++)
+    if (files[i] >= 0) pthread_join(threads[i], NULL);
+  free(path);
+}
+
+/* ---- stopped ---- */
+
+static void *waits_for_the_end(void *data) {
+  onstack_publish(&begun, (uint32_t)onstack_sys_gettid());
+  while (!onstack_observe((uint32_t *)data)) t_sleep(0.01);
+  return NULL;
+}
+
+/* A debugger stops one thread, as PTRACE_INTERRUPT does, until its own end: a signal would stop all of the process. */
+static pid_t stop_by_another(pid_t tid) {
+  int ready[2];
+  char byte = 0;
+  cr_assert_eq(pipe(ready), 0);
+  const pid_t process = fork();
+  if (process == 0) {
+    t_deadline(30);
+    if (ptrace(PTRACE_SEIZE, tid, 0, 0) != 0 || ptrace(PTRACE_INTERRUPT, tid, 0, 0) != 0) _exit(77);
+    if (waitpid(tid, NULL, __WALL) != tid || write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  close(ready[1]);
+  const bool stopped = read(ready[0], &byte, 1) == 1;
+  close(ready[0]);
+  if (stopped) return process;
+  cr_assert_eq(t_wait(process), 77);
+  return -1;
+}
+
+Test(waits_edges, a_thread_that_a_debugger_has_stopped_is_stopped) {
+  uint32_t done = 0;
+  pthread_t thread = begin(waits_for_the_end, &done);
+  label_time item = {.key = "state", .value = "stopped", .tid = (int32_t)begun};
+  label_times times = {&item, 1};
+  const pid_t debugger = stop_by_another(item.tid);
+  if (debugger < 0) {
+    onstack_publish(&done, 1u);
+    pthread_join(thread, NULL);
+    cr_skip("ptrace is not allowed here");
+  }
+  onstack_options options = t_options(50, add_times, &times);
+  options.clock = ONSTACK_CLOCK_WALL;
+  onstack_session *session = t_start(&options);
+  const double from = t_now();
+  t_sleep(0.5);
+  const double lived = t_now() - from;
+  t_finish(session);
+  kill(debugger, SIGKILL);
+  waitpid(debugger, NULL, 0);
+  onstack_publish(&done, 1u);
+  pthread_join(thread, NULL);
+  cr_expect(item.seconds > 0.6 * lived && item.seconds < lived + 0.1, "%.3f of %.3f s", item.seconds, lived);
+}
+
+/* ---- nobody is woken ---- */
+
+#define SLEEPERS 40
+
+/* How often a thread has given up its processor by itself: a thread that sleeps does so again each time that it is woken. */
+static long switches_of(int32_t tid) {
+  char path[64], status[4096];
+  snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t got = file >= 0 ? read(file, status, sizeof(status) - 1) : -1;
+  if (file >= 0) close(file);
+  if (got <= 0) return -1;
+  status[got] = 0;
+  const char *at = strstr(status, "\nvoluntary_ctxt_switches:");
+  return at ? strtol(at + sizeof("\nvoluntary_ctxt_switches:") - 1, NULL, 10) : -1;
+}
+
+Test(waits_edges, who_sleeps_is_not_woken) {
+  int ends[2];
+  pthread_t threads[SLEEPERS];
+  int32_t tids[SLEEPERS];
+  long before[SLEEPERS];
+  cr_assert_eq(pipe(ends), 0);
+  for (int i = 0; i < SLEEPERS; i++) {
+    threads[i] = begin(reads_for_long, ends);
+    tids[i] = (int32_t)begun;
+  }
+  if (switches_of(tids[0]) < 0) cr_skip("the kernel does not count them");
+  t_sleep(0.3); /* all of them sleep */
+  for (int i = 0; i < SLEEPERS; i++) before[i] = switches_of(tids[i]);
+  t_collector *all = t_collector_new();
+  onstack_session *session = watch(all, 50);
+  t_sleep(2.0);
+  const onstack_stats stats = t_finish(session);
+  for (int i = 0; i < SLEEPERS; i++)
+    cr_expect_eq(switches_of(tids[i]), before[i], "thread %d: %ld after %ld", i, switches_of(tids[i]), before[i]);
+  cr_expect_gt(stats.wall_looks, SLEEPERS - 1, "they have been looked at");
+  close(ends[1]);
+  for (int i = 0; i < SLEEPERS; i++) pthread_join(threads[i], NULL);
 }
 
 /* ---- a processor that the machine itself has not got ---- */
