@@ -4715,8 +4715,9 @@ typedef struct onstack_event {
 
 /*
  * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
- * counted in slot->lost. Signal-safe; on the thread whose stack it is, with every signal blocked, so that nothing nests over a
- * claimed entry. Returns the sample's position in the ring and 1; 0: there is no sample.
+ * counted in slot->lost. Events of the slot's own kind are counted in slot->counters.ticks before, by the source; those of
+ * other kinds by the statistics (session/statistics.c). Signal-safe; on the thread whose stack it is, with every signal
+ * blocked, so that nothing nests over a claimed entry. Returns the sample's position in the ring and 1; 0: there is no sample.
  */
 ONSTACK_INTERNAL uint64_t onstack_record(onstack_slot *slot, const onstack_event *event);
 
@@ -26894,26 +26895,36 @@ static void session_fill_action(const onstack_action *action, onstack_stats *sta
   stats->looped = onstack_load_relaxed(&action->looped);
 }
 
+/* Of one kind. The slot's own events are counted in `ticks` when they come; those of another kind, which must not look like
+   CPU time that ticks have told of (handler/tick/process_tick.h), when it is known what became of them. */
+static void session_add_kind(const onstack_session *session, onstack_kind kind, onstack_stats *stats) {
+  const onstack_lost *lost = &session->slot->lost[kind];
+  const onstack_deliver_counters *delivered = &session->delivered[kind];
+  const uint64_t recorded = onstack_load_relaxed(&delivered->recorded.weight);
+  const uint64_t ring_full = onstack_load_relaxed(&lost->ring_full.weight);
+  const uint64_t unwinder = onstack_load_relaxed(&lost->unwinder.weight);
+  if (kind != session->slot->kind) stats->ticks += recorded + ring_full + unwinder;
+  stats->recorded += recorded;
+  stats->samples += onstack_load_relaxed(&delivered->samples);
+  stats->delivered += onstack_load_relaxed(&delivered->delivered);
+  stats->dropped_ring_full += ring_full;
+  stats->dropped_unwinder += unwinder;
+  stats->dropped_sink += onstack_load_relaxed(&delivered->refused);
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++)
+    stats->truncated_by[i] += onstack_load_relaxed(&delivered->truncated_by[i]);
+}
+
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
-  const onstack_lost *lost = &slot->lost[slot->kind];
-  const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
   stats->period_ns = session->settings.period;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
-  stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
-  stats->samples = onstack_load_relaxed(&delivered->samples);
-  stats->delivered = onstack_load_relaxed(&delivered->delivered);
+  for (onstack_kind kind = 0; kind < ONSTACK_KINDS; kind++) session_add_kind(session, kind, stats);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);
-  stats->dropped_ring_full = onstack_load_relaxed(&lost->ring_full.weight);
   stats->dropped_no_stack = onstack_load_relaxed(&counters->dropped_no_stack);
-  stats->dropped_unwinder = onstack_load_relaxed(&lost->unwinder.weight);
   stats->dropped_stopping = onstack_load_relaxed(&counters->dropped_stopping);
-  stats->dropped_sink = onstack_load_relaxed(&delivered->refused);
-  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
-    stats->truncated_by[i] = onstack_load_relaxed(&delivered->truncated_by[i]);
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++)
     if (i != ONSTACK_TRUNCATED_NOT) stats->truncated += stats->truncated_by[i];
-  }
   stats->threads_seen = onstack_load_relaxed(&counters->threads_seen);
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);

@@ -434,7 +434,7 @@ ONSTACK_API int onstack_session_free(onstack_session *session);
 ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samples);
 
 /*
- * Statistics. All counters are of this session and since its start. The accounting:
+ * Statistics. All counters are of this session, of samples of every kind, and since its start. The accounting:
  *   ticks == recorded + unattributed + dropped_ring_full + dropped_no_stack + dropped_unwinder + dropped_stopping
  * in ticks (a sample with 3 overruns counts 4), exact once the session is stopped.
  */

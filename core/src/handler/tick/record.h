@@ -30,8 +30,9 @@ typedef struct onstack_event {
 
 /*
  * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
- * counted in slot->lost. Signal-safe; on the thread whose stack it is, with every signal blocked, so that nothing nests over a
- * claimed entry. Returns the sample's position in the ring and 1; 0: there is no sample.
+ * counted in slot->lost. Events of the slot's own kind are counted in slot->counters.ticks before, by the source; those of
+ * other kinds by the statistics (session/statistics.c). Signal-safe; on the thread whose stack it is, with every signal
+ * blocked, so that nothing nests over a claimed entry. Returns the sample's position in the ring and 1; 0: there is no sample.
  */
 ONSTACK_INTERNAL uint64_t onstack_record(onstack_slot *slot, const onstack_event *event);
 
