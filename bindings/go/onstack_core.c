@@ -517,6 +517,10 @@ ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
  * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
  * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
  * is filled in, it becomes zero.
+ *
+ * What a structure must have at least is its size in version 0.1, never its size today: programs that were built when it was
+ * shorter must go on. Each such number stands where the structure is read, as ..._SIZE_0_1. Of a structure that stays the
+ * caller's (an unwinder, a provider) members that are new since then are read only where its `size` covers them.
  */
 #ifndef ONSTACK_BASE_SIZED_H
 #define ONSTACK_BASE_SIZED_H
@@ -524,6 +528,9 @@ ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
 /* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
    the structure must not be touched. */
 #define ONSTACK_SIZED_LIMIT 4096u
+
+/* The shortest options that ever were: up to sink_data. */
+#define ONSTACK_OPTIONS_SIZE_0_1 ((size_t)64)
 
 /* Whether a structure of the caller is at least `least_bytes` long, and zero from `known_bytes` on. ONSTACK_E_OPTIONS: not. */
 ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes);
@@ -547,6 +554,8 @@ ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
 #define NAMES_TEXT ((size_t)1 << 24)
 #define NAMES_PLACES (2u * NAMES_FUNCTIONS)
 #define NAMES_UNNAMED "[function gone]"
+#define NAMES_TEXT_SIZE_0_1 ((size_t)800)
+_Static_assert(offsetof(onstack_frame_text, language) + 16 == NAMES_TEXT_SIZE_0_1, "grows at the end");
 
 #ifndef MAP_NORESERVE
 #define MAP_NORESERVE 0 /* FreeBSD reserves nothing anyway (mmap(2)) */
@@ -667,7 +676,7 @@ ONSTACK_API int onstack_interpreted_describe(uint64_t frame, onstack_frame_text 
   names_copy(described.language, sizeof(described.language), names_next(file));
   described.line = ONSTACK_INTERPRETED_LINE(frame);
   described.start_line = number == 0 ? 0 : table->functions[number].start_line;
-  return onstack_sized_fill(text, sizeof(described), &described, sizeof(described));
+  return onstack_sized_fill(text, NAMES_TEXT_SIZE_0_1, &described, sizeof(described));
 }
 
 /* ---- core/src/base/label_set.c ---- */
@@ -1690,6 +1699,8 @@ int onstack_regular_file_open(const char *path, uint64_t *size) {
 
 #include <string.h>
 
+_Static_assert(offsetof(onstack_options, fork_sink_data) == ONSTACK_OPTIONS_SIZE_0_1, "old sizes stay known");
+
 /* 0: not a size. */
 static uint32_t sized_read(const void *given, size_t least_bytes) {
   uint32_t size;
@@ -1721,6 +1732,14 @@ int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_
   memset(given, 0, size);
   memcpy(given, known, used);
   memcpy(given, &used, sizeof(used));
+  return 0;
+}
+
+int onstack_options_init(onstack_options *options, size_t size) {
+  if (!options || size < ONSTACK_OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
+  uint8_t *bytes = (uint8_t *)options;
+  for (size_t i = 0; i < size; i++) bytes[i] = 0;
+  options->size = (uint32_t)size;
   return 0;
 }
 
@@ -10852,10 +10871,11 @@ ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 #include <signal.h>
 #include <string.h>
 
-/* The first structure, and so far the shortest: up to sink_data. */
-#define OPTIONS_SIZE_0_1 ((size_t)64)
-_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 112,
-               "options grow at the end, and the old sizes stay known");
+#define OPTIONS_UNWINDER_SIZE_0_1 ((size_t)40)
+#define OPTIONS_PROVIDER_SIZE_0_1 ((size_t)56)
+_Static_assert(offsetof(onstack_unwinder, walk) + sizeof(void *) == OPTIONS_UNWINDER_SIZE_0_1, "grows at the end");
+_Static_assert(offsetof(onstack_frame_provider, describe) + sizeof(void *) == OPTIONS_PROVIDER_SIZE_0_1, "grows at the end");
+_Static_assert(offsetof(onstack_options, frame_provider) + sizeof(void *) == 112, "grows at the end");
 
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
 #define OPTIONS_HANDLER_STACK 640u
@@ -10867,14 +10887,6 @@ _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && 
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
 
-int onstack_options_init(onstack_options *options, size_t size) {
-  if (!options || size < OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
-  uint8_t *bytes = (uint8_t *)options;
-  for (size_t i = 0; i < size; i++) bytes[i] = 0;
-  options->size = (uint32_t)size;
-  return 0;
-}
-
 /* Each text begins with the option's name, and has no other in it: wrappers put theirs in its place. */
 static int options_refuse(const char **fault, int code, const char *text) {
   *fault = text;
@@ -10885,7 +10897,7 @@ static int options_refuse(const char **fault, int code, const char *text) {
 
 static int options_copy(const onstack_options *from, onstack_options *to, const char **fault) {
   memset(to, 0, sizeof(*to));
-  const int error = from ? onstack_sized_copy(to, sizeof(*to), OPTIONS_SIZE_0_1, from) : 0;
+  const int error = from ? onstack_sized_copy(to, sizeof(*to), ONSTACK_OPTIONS_SIZE_0_1, from) : 0;
   if (error != 0)
     return options_refuse(fault, error,
                           "size: the structure is too short, or asks for what this library does not know: call "
@@ -10971,8 +10983,9 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
   }
   *fault =
       "custom_unwinder: its size, name and walk are needed, stack_bytes of 1 GiB at most, and no unwinder by name beside it";
-  if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
-  if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
+  if (options->unwinder || custom->size < OPTIONS_UNWINDER_SIZE_0_1 || !custom->name || !custom->walk)
+    return ONSTACK_E_UNWINDER;
+  if (onstack_sized_check(custom, sizeof(*custom), OPTIONS_UNWINDER_SIZE_0_1) < 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > OPTIONS_STACK_MAX) return ONSTACK_E_UNWINDER;
   *fault = NULL;
   settings->unwinder = &onstack_unwinder_custom;
@@ -11003,8 +11016,9 @@ static int options_set_interpreters(const onstack_options *options, onstack_sett
   const onstack_interpreter_list *shipped = onstack_observe(&options_shipped);
   if (options->interpreters == ONSTACK_ON && shipped) *list = *shipped;
   if (own) {
-    if (own->size < sizeof(*own) || !own->name || strlen(own->name) >= sizeof(((onstack_frame_text *)0)->language) ||
-        !own->prepare || !own->copy || !own->describe || own->stack_bytes > OPTIONS_STACK_MAX)
+    if (onstack_sized_check(own, sizeof(*own), OPTIONS_PROVIDER_SIZE_0_1) < 0 || !own->name ||
+        strlen(own->name) >= sizeof(((onstack_frame_text *)0)->language) || !own->prepare || !own->copy || !own->describe ||
+        own->stack_bytes > OPTIONS_STACK_MAX)
       return options_refuse(
           fault, ONSTACK_E_OPTIONS,
           "frame_provider: its size, a name of at most 15 bytes and its functions are needed, and stack_bytes of 1 GiB "
@@ -24298,15 +24312,18 @@ static bool profile_labels_are_sound(const onstack_sample *sample) {
   return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
 }
 
+#define PROFILE_SAMPLE_SIZE_0_1 ((size_t)88)
+_Static_assert(offsetof(onstack_sample, object) == PROFILE_SAMPLE_SIZE_0_1, "grows at the end");
+
 /* Only an end has none. */
 static bool profile_frames_are_sound(const onstack_sample *sample) {
   return (sample->flags & ONSTACK_SAMPLE_FREED) ? sample->kind == ONSTACK_KIND_ALLOCATION : sample->frame_count > 0;
 }
 
 static bool profile_sample_is_sound(const onstack_sample *sample) {
-  return sample && sample->size >= sizeof(*sample) && sample->frames && profile_frames_are_sound(sample) &&
-         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && onstack_kind_unit(sample->kind) != 0 &&
-         sample->unit == onstack_kind_unit(sample->kind) && profile_labels_are_sound(sample);
+  return sample->frames && profile_frames_are_sound(sample) && sample->frame_count <= ONSTACK_MAX_DEPTH &&
+         sample->weight > 0 && onstack_kind_unit(sample->kind) != 0 && sample->unit == onstack_kind_unit(sample->kind) &&
+         profile_labels_are_sound(sample);
 }
 
 /* Look-up addresses: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
@@ -24407,9 +24424,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   return 0;
 }
 
-ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
-  onstack_profile *profile = data;
-  if (!profile || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
+static int profile_take_sample(onstack_profile *profile, const onstack_sample *sample) {
   if (sample->flags & ONSTACK_SAMPLE_FREED) {
     pthread_mutex_lock(&profile->lock);
     if (profile->stacks) onstack_profile_stacks_end(profile->stacks, sample->object);
@@ -24428,6 +24443,15 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   if (named) profile_ask_names(profile, named, &batch);
   onstack_ours--;
   return error;
+}
+
+ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *given) {
+  onstack_profile *profile = data;
+  onstack_sample sample;
+  if (!profile || !given || onstack_sized_copy(&sample, sizeof(sample), PROFILE_SAMPLE_SIZE_0_1, given) != 0 ||
+      !profile_sample_is_sound(&sample))
+    return ONSTACK_E_OPTIONS;
+  return profile_take_sample(profile, &sample);
 }
 
 /* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
@@ -26425,7 +26449,7 @@ ONSTACK_INTERNAL int onstack_memory_text_write(onstack_session *session, const o
 
 #define MEMORY_LINE ((size_t)160)
 #define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
-_Static_assert(sizeof(onstack_runtime_memory) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
+_Static_assert(offsetof(onstack_runtime_memory, idle) + sizeof(uint64_t) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
 
 typedef struct memory_text {
   onstack_writer writer;

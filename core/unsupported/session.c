@@ -6,16 +6,6 @@
  */
 #include "onstack/onstack.h"
 
-/* The structure of version 0.1, the shortest that ever was; control/options.c has the same number. */
-#define OPTIONS_SIZE_0_1 ((size_t)64)
-
-int onstack_options_init(onstack_options *options, size_t size) {
-  if (!options || size < OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
-  for (size_t i = 0; i < size; i++) ((uint8_t *)options)[i] = 0;
-  options->size = (uint32_t)size;
-  return 0;
-}
-
 const char *onstack_options_fault(const onstack_options *options) {
   (void)options;
   return NULL;

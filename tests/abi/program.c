@@ -173,6 +173,53 @@ static void check_heap(void) {
 }
 #endif
 
+#ifdef ONSTACK_INTERPRETED_BYTE
+static int prepare_nothing(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data, (void)loops;
+  return 0;
+}
+
+static uint32_t copy_nothing(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                             uint32_t capacity) {
+  (void)data, (void)memory, (void)frames, (void)capacity;
+  return 0;
+}
+
+static int describe_nothing(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  (void)data, (void)frame, (void)text;
+  return -1;
+}
+
+/* A library that knows no providers refuses. */
+static void check_provider(void) {
+  static onstack_frame_provider provider = {.size = sizeof(provider),
+                                            .name = "program's",
+                                            .prepare = prepare_nothing,
+                                            .copy = copy_nothing,
+                                            .describe = describe_nothing};
+  struct {
+    onstack_frame_text text;
+    uint64_t canary;
+  } have = {.text.size = sizeof(have.text), .canary = CANARY};
+  onstack_options options;
+  onstack_session *session = NULL;
+  onstack_options_init(&options, sizeof(options));
+  options.frame_provider = &provider;
+  const int result = onstack_session_start(&options, &session);
+  check("provider: a session or a refusal", result == 0 || (result == ONSTACK_E_OPTIONS && !session));
+  if (!session) return;
+  check("provider: session_free", onstack_session_free(session) == 0);
+  check("provider: a frame without a name has one all the same",
+        onstack_interpreted_describe((uint64_t)ONSTACK_INTERPRETED_BYTE << 56, &have.text) == 0 &&
+            have.text.function[0] == '[' && have.canary == CANARY);
+#ifdef GROWN
+  provider.grown = 1;
+  check("a provider that wants unknown things is refused",
+        onstack_session_start(&options, &session) == ONSTACK_E_OPTIONS && !session);
+#endif
+}
+#endif
+
 #ifdef GROWN
 /* What the library does not know must not be asked for. */
 static void check_refusals(void) {
@@ -208,6 +255,9 @@ int main(void) {
 #endif
 #ifdef ONSTACK_CLOCK_HEAP
   check_heap();
+#endif
+#ifdef ONSTACK_INTERPRETED_BYTE
+  check_provider();
 #endif
   return failures > 0;
 }

@@ -46,6 +46,42 @@ Test(sized, garbage_in_an_unwinder) {
   cr_assert_null(session);
 }
 
+/* A program's structures end where those of 0.1 ended, and so may its memory. */
+Test(sized, structures_of_the_first_version_are_not_read_behind_their_end) {
+  onstack_session *session;
+  onstack_options *options = at_the_edge(64);
+  onstack_unwinder *unwinder = at_the_edge(40);
+  cr_assert_eq(onstack_options_init(options, 64), 0);
+  unwinder->size = 40;
+  unwinder->name = "first";
+  unwinder->walk = walk_nothing;
+  options->custom_unwinder = unwinder;
+  cr_assert_eq(onstack_session_start(options, &session), 0);
+  onstack_session_free(session);
+}
+
+Test(sized, a_sample_of_the_first_version) {
+  const uint64_t frames[1] = {0x1000};
+  onstack_profile *profile;
+  uint64_t samples;
+  onstack_sample *sample = at_the_edge(88);
+  sample->size = 88;
+  sample->kind = ONSTACK_KIND_CPU;
+  sample->unit = ONSTACK_UNIT_NANOSECONDS;
+  sample->weight = 1;
+  sample->frames = frames;
+  sample->frame_count = 1;
+  cr_assert_eq(onstack_profile_new(NULL, &profile), 0);
+  cr_assert_eq(onstack_profile_sink(profile, sample), 0);
+  sample->size = 87;
+  cr_assert_eq(onstack_profile_sink(profile, sample), ONSTACK_E_OPTIONS);
+  sample->size = GARBAGE;
+  cr_assert_eq(onstack_profile_sink(profile, sample), ONSTACK_E_OPTIONS);
+  onstack_profile_totals(profile, ONSTACK_KIND_CPU, &samples, NULL, NULL);
+  cr_assert_eq(samples, 1);
+  onstack_profile_free(profile);
+}
+
 Test(sized, garbage_in_statistics) {
   onstack_session *session;
   onstack_stats *stats = at_the_edge(sizeof(*stats));

@@ -15,6 +15,8 @@
 #define NAMES_TEXT ((size_t)1 << 24)
 #define NAMES_PLACES (2u * NAMES_FUNCTIONS)
 #define NAMES_UNNAMED "[function gone]"
+#define NAMES_TEXT_SIZE_0_1 ((size_t)800)
+_Static_assert(offsetof(onstack_frame_text, language) + 16 == NAMES_TEXT_SIZE_0_1, "grows at the end");
 
 #ifndef MAP_NORESERVE
 #define MAP_NORESERVE 0 /* FreeBSD reserves nothing anyway (mmap(2)) */
@@ -135,5 +137,5 @@ ONSTACK_API int onstack_interpreted_describe(uint64_t frame, onstack_frame_text 
   names_copy(described.language, sizeof(described.language), names_next(file));
   described.line = ONSTACK_INTERPRETED_LINE(frame);
   described.start_line = number == 0 ? 0 : table->functions[number].start_line;
-  return onstack_sized_fill(text, sizeof(described), &described, sizeof(described));
+  return onstack_sized_fill(text, NAMES_TEXT_SIZE_0_1, &described, sizeof(described));
 }

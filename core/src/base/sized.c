@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+_Static_assert(offsetof(onstack_options, fork_sink_data) == ONSTACK_OPTIONS_SIZE_0_1, "old sizes stay known");
+
 /* 0: not a size. */
 static uint32_t sized_read(const void *given, size_t least_bytes) {
   uint32_t size;
@@ -36,6 +38,14 @@ int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_
   memset(given, 0, size);
   memcpy(given, known, used);
   memcpy(given, &used, sizeof(used));
+  return 0;
+}
+
+int onstack_options_init(onstack_options *options, size_t size) {
+  if (!options || size < ONSTACK_OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
+  uint8_t *bytes = (uint8_t *)options;
+  for (size_t i = 0; i < size; i++) bytes[i] = 0;
+  options->size = (uint32_t)size;
   return 0;
 }
 

@@ -10,10 +10,11 @@
 #include <signal.h>
 #include <string.h>
 
-/* The first structure, and so far the shortest: up to sink_data. */
-#define OPTIONS_SIZE_0_1 ((size_t)64)
-_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 112,
-               "options grow at the end, and the old sizes stay known");
+#define OPTIONS_UNWINDER_SIZE_0_1 ((size_t)40)
+#define OPTIONS_PROVIDER_SIZE_0_1 ((size_t)56)
+_Static_assert(offsetof(onstack_unwinder, walk) + sizeof(void *) == OPTIONS_UNWINDER_SIZE_0_1, "grows at the end");
+_Static_assert(offsetof(onstack_frame_provider, describe) + sizeof(void *) == OPTIONS_PROVIDER_SIZE_0_1, "grows at the end");
+_Static_assert(offsetof(onstack_options, frame_provider) + sizeof(void *) == 112, "grows at the end");
 
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
 #define OPTIONS_HANDLER_STACK 640u
@@ -25,14 +26,6 @@ _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && 
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
 
-int onstack_options_init(onstack_options *options, size_t size) {
-  if (!options || size < OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
-  uint8_t *bytes = (uint8_t *)options;
-  for (size_t i = 0; i < size; i++) bytes[i] = 0;
-  options->size = (uint32_t)size;
-  return 0;
-}
-
 /* Each text begins with the option's name, and has no other in it: wrappers put theirs in its place. */
 static int options_refuse(const char **fault, int code, const char *text) {
   *fault = text;
@@ -43,7 +36,7 @@ static int options_refuse(const char **fault, int code, const char *text) {
 
 static int options_copy(const onstack_options *from, onstack_options *to, const char **fault) {
   memset(to, 0, sizeof(*to));
-  const int error = from ? onstack_sized_copy(to, sizeof(*to), OPTIONS_SIZE_0_1, from) : 0;
+  const int error = from ? onstack_sized_copy(to, sizeof(*to), ONSTACK_OPTIONS_SIZE_0_1, from) : 0;
   if (error != 0)
     return options_refuse(fault, error,
                           "size: the structure is too short, or asks for what this library does not know: call "
@@ -129,8 +122,9 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
   }
   *fault =
       "custom_unwinder: its size, name and walk are needed, stack_bytes of 1 GiB at most, and no unwinder by name beside it";
-  if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
-  if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
+  if (options->unwinder || custom->size < OPTIONS_UNWINDER_SIZE_0_1 || !custom->name || !custom->walk)
+    return ONSTACK_E_UNWINDER;
+  if (onstack_sized_check(custom, sizeof(*custom), OPTIONS_UNWINDER_SIZE_0_1) < 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > OPTIONS_STACK_MAX) return ONSTACK_E_UNWINDER;
   *fault = NULL;
   settings->unwinder = &onstack_unwinder_custom;
@@ -161,8 +155,9 @@ static int options_set_interpreters(const onstack_options *options, onstack_sett
   const onstack_interpreter_list *shipped = onstack_observe(&options_shipped);
   if (options->interpreters == ONSTACK_ON && shipped) *list = *shipped;
   if (own) {
-    if (own->size < sizeof(*own) || !own->name || strlen(own->name) >= sizeof(((onstack_frame_text *)0)->language) ||
-        !own->prepare || !own->copy || !own->describe || own->stack_bytes > OPTIONS_STACK_MAX)
+    if (onstack_sized_check(own, sizeof(*own), OPTIONS_PROVIDER_SIZE_0_1) < 0 || !own->name ||
+        strlen(own->name) >= sizeof(((onstack_frame_text *)0)->language) || !own->prepare || !own->copy || !own->describe ||
+        own->stack_bytes > OPTIONS_STACK_MAX)
       return options_refuse(
           fault, ONSTACK_E_OPTIONS,
           "frame_provider: its size, a name of at most 15 bytes and its functions are needed, and stack_bytes of 1 GiB "

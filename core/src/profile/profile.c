@@ -115,15 +115,18 @@ static bool profile_labels_are_sound(const onstack_sample *sample) {
   return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
 }
 
+#define PROFILE_SAMPLE_SIZE_0_1 ((size_t)88)
+_Static_assert(offsetof(onstack_sample, object) == PROFILE_SAMPLE_SIZE_0_1, "grows at the end");
+
 /* Only an end has none. */
 static bool profile_frames_are_sound(const onstack_sample *sample) {
   return (sample->flags & ONSTACK_SAMPLE_FREED) ? sample->kind == ONSTACK_KIND_ALLOCATION : sample->frame_count > 0;
 }
 
 static bool profile_sample_is_sound(const onstack_sample *sample) {
-  return sample && sample->size >= sizeof(*sample) && sample->frames && profile_frames_are_sound(sample) &&
-         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && onstack_kind_unit(sample->kind) != 0 &&
-         sample->unit == onstack_kind_unit(sample->kind) && profile_labels_are_sound(sample);
+  return sample->frames && profile_frames_are_sound(sample) && sample->frame_count <= ONSTACK_MAX_DEPTH &&
+         sample->weight > 0 && onstack_kind_unit(sample->kind) != 0 && sample->unit == onstack_kind_unit(sample->kind) &&
+         profile_labels_are_sound(sample);
 }
 
 /* Look-up addresses: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
@@ -224,9 +227,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   return 0;
 }
 
-ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
-  onstack_profile *profile = data;
-  if (!profile || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
+static int profile_take_sample(onstack_profile *profile, const onstack_sample *sample) {
   if (sample->flags & ONSTACK_SAMPLE_FREED) {
     pthread_mutex_lock(&profile->lock);
     if (profile->stacks) onstack_profile_stacks_end(profile->stacks, sample->object);
@@ -245,6 +246,15 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   if (named) profile_ask_names(profile, named, &batch);
   onstack_ours--;
   return error;
+}
+
+ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *given) {
+  onstack_profile *profile = data;
+  onstack_sample sample;
+  if (!profile || !given || onstack_sized_copy(&sample, sizeof(sample), PROFILE_SAMPLE_SIZE_0_1, given) != 0 ||
+      !profile_sample_is_sound(&sample))
+    return ONSTACK_E_OPTIONS;
+  return profile_take_sample(profile, &sample);
 }
 
 /* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
