@@ -19132,7 +19132,7 @@ typedef struct onstack_elf_query {
 ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
                                               size_t count, onstack_profile_arena *names);
 
-/* The first table of that type, which lies inside the file with its names; NULL: there is none. */
+/* The first table of that type that is not empty and lies inside the file as a whole, with its names; NULL: there is none. */
 ONSTACK_INTERNAL const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type);
 
 /*
@@ -20186,21 +20186,22 @@ static int elf_symbols_take_names(elf_symbol_scan *scan, onstack_profile_arena *
   return error;
 }
 
-/* The table must lie inside the image as a whole; its names too. */
 static bool elf_section_inside(const onstack_elf_file *file, const onstack_elf_section *section) {
-  return section->offset <= file->size && section->bytes <= file->size - section->offset;
+  return section->bytes > 0 && section->offset <= file->size && section->bytes <= file->size - section->offset;
+}
+
+static bool elf_symbols_are_sound(const onstack_elf_file *file, const onstack_elf_section *table) {
+  if (table->entry_bytes != sizeof(onstack_elf_symbol) || table->link >= file->section_count) return false;
+  const onstack_elf_section *names = &file->sections[table->link];
+  return names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, table) && elf_section_inside(file, names);
 }
 
 const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type) {
-  const onstack_elf_section *table = NULL;
-  for (uint32_t i = 0; i < file->section_count && !table; i++) {
-    if (file->sections[i].type == table_type) table = &file->sections[i];
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    const onstack_elf_section *table = &file->sections[i];
+    if (table->type == table_type && elf_symbols_are_sound(file, table)) return table;
   }
-  if (!table || table->entry_bytes != sizeof(onstack_elf_symbol) || table->link >= file->section_count) return NULL;
-  const onstack_elf_section *names = &file->sections[table->link];
-  return names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, table) && elf_section_inside(file, names)
-             ? table
-             : NULL;
+  return NULL;
 }
 
 int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries, size_t count,
@@ -20326,20 +20327,6 @@ typedef struct symbol_reader {
   size_t count, capacity;
 } symbol_reader;
 
-static bool symbol_section_inside(const onstack_elf_file *file, const onstack_elf_section *section) {
-  return section->offset <= file->size && section->bytes <= file->size - section->offset && section->bytes > 0;
-}
-
-static const onstack_elf_section *symbol_find_table(const onstack_elf_file *file, uint32_t type) {
-  for (uint32_t i = 0; i < file->section_count; i++) {
-    const onstack_elf_section *table = &file->sections[i];
-    if (table->type == type && table->entry_bytes == sizeof(onstack_elf_symbol) && table->link < file->section_count &&
-        symbol_section_inside(file, table) && symbol_section_inside(file, &file->sections[table->link]))
-      return table;
-  }
-  return NULL;
-}
-
 static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
   symbol_reader *reader = data;
   uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
@@ -20414,8 +20401,8 @@ static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, cons
 static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *file) {
   symbol_reader reader = {.file = file};
   onstack_symbol_names names;
-  const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
-  if (!table) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  const onstack_elf_section *table = onstack_elf_symbols_table(file, ONSTACK_ELF_SECTION_SYMTAB);
+  if (!table) table = onstack_elf_symbols_table(file, ONSTACK_ELF_SECTION_DYNSYM);
   if (!table || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
   onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
   symbol_sort(&reader, symbol_compare_rank);

@@ -153,21 +153,22 @@ static int elf_symbols_take_names(elf_symbol_scan *scan, onstack_profile_arena *
   return error;
 }
 
-/* The table must lie inside the image as a whole; its names too. */
 static bool elf_section_inside(const onstack_elf_file *file, const onstack_elf_section *section) {
-  return section->offset <= file->size && section->bytes <= file->size - section->offset;
+  return section->bytes > 0 && section->offset <= file->size && section->bytes <= file->size - section->offset;
+}
+
+static bool elf_symbols_are_sound(const onstack_elf_file *file, const onstack_elf_section *table) {
+  if (table->entry_bytes != sizeof(onstack_elf_symbol) || table->link >= file->section_count) return false;
+  const onstack_elf_section *names = &file->sections[table->link];
+  return names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, table) && elf_section_inside(file, names);
 }
 
 const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type) {
-  const onstack_elf_section *table = NULL;
-  for (uint32_t i = 0; i < file->section_count && !table; i++) {
-    if (file->sections[i].type == table_type) table = &file->sections[i];
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    const onstack_elf_section *table = &file->sections[i];
+    if (table->type == table_type && elf_symbols_are_sound(file, table)) return table;
   }
-  if (!table || table->entry_bytes != sizeof(onstack_elf_symbol) || table->link >= file->section_count) return NULL;
-  const onstack_elf_section *names = &file->sections[table->link];
-  return names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, table) && elf_section_inside(file, names)
-             ? table
-             : NULL;
+  return NULL;
 }
 
 int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries, size_t count,

@@ -30,7 +30,7 @@ typedef struct onstack_elf_query {
 ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
                                               size_t count, onstack_profile_arena *names);
 
-/* The first table of that type, which lies inside the file with its names; NULL: there is none. */
+/* The first table of that type that is not empty and lies inside the file as a whole, with its names; NULL: there is none. */
 ONSTACK_INTERNAL const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type);
 
 /*

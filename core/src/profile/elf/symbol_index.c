@@ -2,6 +2,7 @@
 #include "profile/elf/symbol_index.h"
 
 #include "profile/elf/elf_module.h"
+#include "profile/elf/elf_symbols.h"
 #include "profile/elf/symbol_names.h"
 
 #include <stdlib.h>
@@ -19,20 +20,6 @@ typedef struct symbol_reader {
   onstack_symbol_entry *entries; /* until their names are copied, `name` is the offset in the file's table */
   size_t count, capacity;
 } symbol_reader;
-
-static bool symbol_section_inside(const onstack_elf_file *file, const onstack_elf_section *section) {
-  return section->offset <= file->size && section->bytes <= file->size - section->offset && section->bytes > 0;
-}
-
-static const onstack_elf_section *symbol_find_table(const onstack_elf_file *file, uint32_t type) {
-  for (uint32_t i = 0; i < file->section_count; i++) {
-    const onstack_elf_section *table = &file->sections[i];
-    if (table->type == type && table->entry_bytes == sizeof(onstack_elf_symbol) && table->link < file->section_count &&
-        symbol_section_inside(file, table) && symbol_section_inside(file, &file->sections[table->link]))
-      return table;
-  }
-  return NULL;
-}
 
 static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
   symbol_reader *reader = data;
@@ -108,8 +95,8 @@ static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, cons
 static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *file) {
   symbol_reader reader = {.file = file};
   onstack_symbol_names names;
-  const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
-  if (!table) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  const onstack_elf_section *table = onstack_elf_symbols_table(file, ONSTACK_ELF_SECTION_SYMTAB);
+  if (!table) table = onstack_elf_symbols_table(file, ONSTACK_ELF_SECTION_DYNSYM);
   if (!table || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
   onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
   symbol_sort(&reader, symbol_compare_rank);
