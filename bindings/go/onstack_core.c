@@ -2702,7 +2702,7 @@ ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, i
 ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
 
 /* Ticks are due from that instant of its clock on, and none has come. Signal-safe. */
-ONSTACK_INTERNAL void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns);
+ONSTACK_INTERNAL void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns);
 
 /*
  * The next tick of one that is ARMED comes at `at_ns` of its clock, which has not come, and the others a period after each
@@ -3647,9 +3647,9 @@ typedef struct onstack_previous {
 
 /*
  * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
- * each: what lay underneath when it was installed. An owner that comes later has found that address. When it calls it
- * (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been there, and
- * who comes next: the same as if each owner had found the one before it.
+ * each: what lay underneath when it was installed. For an owner that comes later that address is the previous action. When
+ * it calls it (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been
+ * there, and who comes next: the same as if the previous action of each owner were the one before it.
  */
 #define ONSTACK_TRAMPOLINES 16u
 
@@ -3665,7 +3665,7 @@ typedef struct onstack_action {
   uint32_t running; /* a session of this copy uses the signal (dekker) */
   uint32_t current; /* the trampoline that is installed, or was last */
   uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
-  uint32_t held;    /* bits: trampolines that an owner may have found and not put back yet */
+  uint32_t held;    /* bits: trampolines that may be an owner's previous action yet */
   uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
   struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
@@ -3679,7 +3679,7 @@ typedef struct onstack_action {
      Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
      for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
   uint32_t changing;
-  uint64_t expected; /* the handler that the look had found */
+  uint64_t expected; /* the handler that the look had read */
   /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
   onstack_previous replaced[ONSTACK_TRAMPOLINES];
 } onstack_action;
@@ -5452,7 +5452,7 @@ static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const 
   if ((int64_t)(at_ns - before_ns) >= (int64_t)(clock->period_ns / 2) && process_set(clock, at_ns, &left_ns) == 0 &&
       left_ns > before_ns - now_ns) {
     clock->uncounted = true;
-    onstack_timer_owe(&clock->record->timer, before_ns);
+    onstack_timer_due_from(&clock->record->timer, before_ns);
   }
   process_look(clock, leader, clock->expires_ns - now_ns);
 }
@@ -6162,14 +6162,14 @@ ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint6
   return timer_tick_at(timer, known ? TIMER_ABSTIME : 0, first_ns, period_ns, NULL);
 }
 
-ONSTACK_HANDLER void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns) {
+ONSTACK_HANDLER void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns) {
   onstack_store_relaxed(&timer->ticks, 0u);
   onstack_store_relaxed(&timer->first, timer_instant(from_ns));
 }
 
 ONSTACK_HANDLER int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
                                          uint64_t *left_ns) {
-  if (anew) onstack_timer_owe(timer, at_ns);
+  if (anew) onstack_timer_due_from(timer, at_ns);
   return timer_tick_at(timer, TIMER_ABSTIME, at_ns, period_ns, left_ns);
 }
 
@@ -9871,7 +9871,7 @@ ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
 #define ONSTACK_CONTROL_SIGNAL_RESTORE_H
 
 /* ---- core/src/control/signal/on_top.h ---- */
-/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads,
+/* Goes on top of the action that a look has read, by the trampoline that stands for what lies below then. Ordinary threads,
    under the lock of all copies. */
 #ifndef ONSTACK_CONTROL_SIGNAL_ON_TOP_H
 #define ONSTACK_CONTROL_SIGNAL_ON_TOP_H
@@ -9914,7 +9914,7 @@ ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigact
 ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
 
 /*
- * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * An owner has put back its previous action: one of our trampolines, with flags and mask of its own perhaps, or one of a
  * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
  */
 ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
@@ -9930,7 +9930,7 @@ ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack
 
 /*
  * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
- * below. Who has found our trampoline by then has found what stands below the next one. 0 or -errno.
+ * below. Ours may be an owner's previous action by then: it stands for what lies below the next one, too. 0 or -errno.
  */
 ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
                                               struct onstack_kernel_sigaction now);
@@ -11123,7 +11123,7 @@ void onstack_pin_self(void) {
 /* ---- core/src/control/signal/action.c ---- */
 /*
  * The kernel's structures are read and written raw, because libc hides the restorer and rewrites flags: "exactly the
- * action that start found" includes both. No change is made blindly: the kernel says with each what was there, and an
+ * previous action" includes both. No change is made blindly: the kernel says with each what was there, and an
  * owner that another thread has installed since the look is not lost.
  */
 
@@ -11192,15 +11192,15 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 #ifndef ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
 #define ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
 
-/* What lies below once `newest` has been found on top of all that was. */
+/* What lies below once `newest` has come on top of all that was. */
 ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest);
 
 /* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
    longest ago; from now on a signal that comes in by it is passed on to that. */
 ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
 
-/* Another one that stands for the same, to be installed in its place: who comes at that very moment has found the one that
-   was there, and leaves by it. */
+/* Another one that stands for the same, to be installed in its place: of who comes at that very moment the one that was
+   there is the previous action, by which it leaves. */
 ONSTACK_INTERNAL uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline);
 
 /* It is installed now, and whoever comes next finds it. */
@@ -11212,7 +11212,8 @@ ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32
 /* From now on a signal that comes in by it is passed on to `below`. */
 ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
 
-/* The host has put SIG_DFL or SIG_IGN there: whoever was known has lost the signal, whichever of ours it had found. */
+/* The host has put SIG_DFL or SIG_IGN there: whoever was known has lost the signal, whichever of ours its
+   previous action was. */
 ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned);
 
 static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
@@ -11255,7 +11256,7 @@ static void action_reset_counters(onstack_action *action) {
   onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
-/* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
+/* The first session finds somebody's action, a copy's, or ours, put back by an owner whose previous action it was. */
 static int action_begin(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
                         const onstack_copy *copy) {
   onstack_action *action = &onstack_actions[signal];
@@ -11747,7 +11748,7 @@ uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *ow
 
 /*
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
- * Who has found our trampoline by then has found what stands below the next one.
+ * Ours may be an owner's previous action by then: it stands for what lies below the next one, too.
  */
 static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
                             struct onstack_kernel_sigaction now) {
@@ -11886,8 +11887,8 @@ static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t t
 
 /*
  * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
- * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
- * has found the trampoline in between can be told what it stands for (onstack_action_reinstall). SIG_DFL
+ * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. Where
+ * the trampoline in between is somebody's previous action, it can be made to stand for that (onstack_action_reinstall). SIG_DFL
  * and SIG_IGN need no trampoline: they are what has to be there, by way of SIG_IGN (restore_previous).
  */
 static void restore_step_down(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *was,
@@ -12072,7 +12073,7 @@ void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, con
   for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
 }
 
-/* By what was found: another copy has it in a table of its own. */
+/* By the actions: another copy has them in a table of its own. */
 static bool below_is_same(const onstack_below *a, const onstack_below *b) {
   for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
     const onstack_previous *one = a->levels[i], *other = b->levels[i];
@@ -12854,9 +12855,9 @@ typedef enum onstack_task_call_status {
 /* By /proc/self/task/T/syscall, which neither signals nor wakes. */
 ONSTACK_INTERNAL onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call);
 
-/* How long it has waited for a processor, in ns, and how often it has come to one (Documentation/scheduler/sched-stats.rst).
+/* How long it has waited for a processor, in ns, and how many timeslices it has had (Documentation/scheduler/sched-stats.rst).
    False, and nothing is written: nobody tells, as where there is no descriptor left. */
-ONSTACK_INTERNAL bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns);
+ONSTACK_INTERNAL bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices);
 
 /* How long ago it began, in ns, or up to a tick of the kernel's more (starttime in proc(5)); 0: nobody tells. */
 ONSTACK_INTERNAL uint64_t onstack_task_age_ns(uint32_t tid);
@@ -12920,7 +12921,7 @@ typedef struct onstack_wall_mark {
   bool stands;                           /* it was blocked, with `stack` */
   uint64_t stood_ns;                     /* real time since when it stands */
   uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
-  uint64_t turns;                        /* then: how often it had come to a processor */
+  uint64_t timeslices;                   /* then: how many it had had */
   int64_t
       unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
@@ -12942,12 +12943,12 @@ typedef struct onstack_wall_found {
   int64_t blocked_ns; /* of the time since the last look */
   bool ran;           /* in that time */
 } onstack_wall_found;
-ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                                  const onstack_wall_found *found);
+ONSTACK_INTERNAL void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                                   const onstack_wall_found *found);
 
 /* It runs, or waits for a processor. `stayed`: it has not left its processor since the last look, so it was not blocked: the
    machine itself did not run (a hypervisor took the processor away). */
-ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
+ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
 
 /* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
 ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
@@ -13024,8 +13025,8 @@ typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
 static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
-  uint64_t runnable_ns = mark->runnable_ns, turns = mark->turns + 1;
-  onstack_task_waited(mark->tid, &runnable_ns, &turns); /* not told: what is missing comes with the next look */
+  uint64_t runnable_ns = mark->runnable_ns, timeslices = mark->timeslices + 1;
+  onstack_task_waited(mark->tid, &runnable_ns, &timeslices); /* not told: what is missing comes with the next look */
   const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
   const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
   const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
@@ -13038,18 +13039,18 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
   if (status == ONSTACK_LOOK_BLOCKED) {
     const onstack_wall_found found = {state->look, now_ns, blocked_ns, cpu_ns != mark->cpu_ns};
-    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
+    onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
     if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
     mark->stands = false;
   } else {
-    onstack_wall_settle_running(mark, blocked_ns, turns == mark->turns);
+    onstack_wall_account_running(mark, blocked_ns, timeslices == mark->timeslices);
   }
   mark->seen_ns = now_ns;
   mark->cpu_ns = cpu_ns;
   mark->runnable_ns = runnable_ns;
-  mark->turns = turns;
+  mark->timeslices = timeslices;
   return WALL_LOOKED;
 }
 
@@ -13062,7 +13063,7 @@ static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, ui
   onstack_task_name(tid, mark->name);                              /* of one that has ended nobody tells it */
   const uint64_t found_ns = armed_ns != 0 ? now_ns - armed_ns : 0; /* ago */
   if (age_ns == 0 || age_ns >= now_ns - state->joined_ns || age_ns > found_ns + WALL_FOUND_NS) {
-    onstack_task_waited(tid, &mark->runnable_ns, &mark->turns);
+    onstack_task_waited(tid, &mark->runnable_ns, &mark->timeslices);
     if (armed_ns != 0 && onstack_load_relaxed(&state->armed[index].cpu_ns) == cpu_ns) mark->seen_ns = armed_ns;
     return;
   }
@@ -13931,14 +13932,14 @@ bool onstack_task_sleeps(uint32_t tid) {
   return state != 'R' && state != 't';
 }
 
-bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns) {
+bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {
   char text[96];
   ssize_t got = task_read_file(tid, "schedstat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   unsigned long long waited, count;
   if (sscanf(text, "%*u %llu %llu", &waited, &count) != 2) return false;
   *ns = waited;
-  *turns = count;
+  *timeslices = count;
   return true;
 }
 
@@ -14787,8 +14788,8 @@ static void wall_renew(onstack_slot *slot, onstack_wall_mark *mark, uint32_t map
   mark->stack->walked.map_sequence = map_sequence;
 }
 
-void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                 const onstack_wall_found *found) {
+void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                  const onstack_wall_found *found) {
   int64_t blocked_ns = found->blocked_ns;
   if (mark->stack && wall_stack_is(mark->stack, found->look)) {
     wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
@@ -14812,7 +14813,7 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
   wall_tell_runnable(slot, mark, index, false);
 }
 
-void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
+void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
   if (stayed && !mark->stands && blocked_ns > 0) return;
   if (mark->stands && blocked_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)blocked_ns;
@@ -18955,7 +18956,7 @@ void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t 
  * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
  * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
  * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
- * alias is kept for a file that comes back, as plugins do that take turns.)
+ * alias is kept for a file that comes back, as plugins do that replace each other.)
  */
 #ifndef ONSTACK_PROFILE_MAPS_MAPS_H
 #define ONSTACK_PROFILE_MAPS_MAPS_H
@@ -21147,7 +21148,7 @@ typedef struct gdb_jit_entry {
 } gdb_jit_entry;
 
 typedef struct gdb_jit {
-  onstack_elf_query *queries; /* sorted by address; number 1: its name is settled */
+  onstack_elf_query *queries; /* sorted by address; number 1: its name is final */
   size_t count;
   const char **engines; /* of each query */
   const char *engine;   /* who has the list that is read */
@@ -21199,7 +21200,7 @@ static int gdb_jit_find(gdb_jit *jit, const onstack_elf_file *image) {
 }
 
 /* What a list says that changed meanwhile is forgotten, and what it said before stays. */
-static void gdb_jit_settle(gdb_jit *jit, bool holds) {
+static void gdb_jit_finish(gdb_jit *jit, bool holds) {
   for (size_t i = 0; i < jit->count; i++) {
     if (!jit->queries[i].name || jit->queries[i].number != 0) continue;
     if (holds) {
@@ -21233,7 +21234,7 @@ static int gdb_jit_take(gdb_jit *jit, uint64_t at, gdb_jit_entry *entry, bool *h
     error = gdb_jit_find(jit, &image);
   }
   *holds = (!wanted || gdb_jit_is_same(entry, &image)) && gdb_jit_holds(jit, at, entry);
-  if (wanted) gdb_jit_settle(jit, *holds);
+  if (wanted) gdb_jit_finish(jit, *holds);
   if (open) onstack_elf_close(&image);
   if (*holds && !fits) jit->skipped++;
   return error == -ENOMEM ? error : 0;

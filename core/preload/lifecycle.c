@@ -34,12 +34,12 @@ static void lifecycle_on_signal(int signal) {
 
 /* `ignored`: a signal that is ignored may be taken, as a shell without job control lets its background jobs ignore SIGQUIT. */
 static bool lifecycle_listen(const char *name, int signal, bool ignored, sighandler_t *before) {
-  struct sigaction action = {.sa_handler = lifecycle_on_signal, .sa_flags = SA_RESTART | SA_ONSTACK}, found;
+  struct sigaction action = {.sa_handler = lifecycle_on_signal, .sa_flags = SA_RESTART | SA_ONSTACK}, now;
   sigfillset(&action.sa_mask);
   if (signal == 0) return true;
-  if (sigaction(signal, NULL, &found) == 0 && (found.sa_handler == SIG_DFL || (ignored && found.sa_handler == SIG_IGN)) &&
+  if (sigaction(signal, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || (ignored && now.sa_handler == SIG_IGN)) &&
       sigaction(signal, &action, NULL) == 0) {
-    *before = found.sa_handler;
+    *before = now.sa_handler;
     return true;
   }
   onstack_complain("%s=%d: the signal is in use; this process is not profiled", name, signal);
@@ -52,10 +52,10 @@ static bool lifecycle_listen_all(const onstack_settings_of_preload *settings) {
 }
 
 static void lifecycle_put_back(int signal, sighandler_t before) {
-  struct sigaction found;
-  if (signal != 0 && sigaction(signal, NULL, &found) == 0 && found.sa_handler == lifecycle_on_signal) {
-    found.sa_handler = before;
-    sigaction(signal, &found, NULL);
+  struct sigaction now;
+  if (signal != 0 && sigaction(signal, NULL, &now) == 0 && now.sa_handler == lifecycle_on_signal) {
+    now.sa_handler = before;
+    sigaction(signal, &now, NULL);
   }
 }
 

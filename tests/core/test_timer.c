@@ -148,7 +148,7 @@ Test(timer, due_is_what_has_come_and_what_should_have) {
 Test(timer, due_counts_hours_of_a_thread_that_blocks_the_signal) {
   const uint64_t first_ns = 3 * PERIOD_NS, hours_ns = (uint64_t)12 * 3600 * 1000000000u;
   onstack_timer timer = {.state = ONSTACK_TIMER_ARMING};
-  onstack_timer_owe(&timer, first_ns);
+  onstack_timer_due_from(&timer, first_ns);
   cr_assert_eq(onstack_timer_due(&timer, PERIOD_NS, first_ns + hours_ns + PERIOD_NS / 2), 1 + hours_ns / PERIOD_NS);
 }
 

@@ -459,10 +459,10 @@ Test(waits_edges, who_sleeps_is_not_woken) {
 
 Test(waits_edges, who_has_not_left_its_processor_was_not_blocked) {
   onstack_wall_mark mark = {.tid = 1};
-  onstack_wall_settle_running(&mark, 50000000, true);
+  onstack_wall_account_running(&mark, 50000000, true);
   cr_assert_eq(mark.unplaced_ns, 0);
-  onstack_wall_settle_running(&mark, -3000000, true);
+  onstack_wall_account_running(&mark, -3000000, true);
   cr_assert_eq(mark.unplaced_ns, -3000000, "what the kernel takes back counts");
-  onstack_wall_settle_running(&mark, 50000000, false);
+  onstack_wall_account_running(&mark, 50000000, false);
   cr_assert_eq(mark.unplaced_ns, 47000000);
 }

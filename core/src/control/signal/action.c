@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The kernel's structures are read and written raw, because libc hides the restorer and rewrites flags: "exactly the
- * action that start found" includes both. No change is made blindly: the kernel says with each what was there, and an
+ * previous action" includes both. No change is made blindly: the kernel says with each what was there, and an
  * owner that another thread has installed since the look is not lost.
  */
 #include "control/signal/action.h"
@@ -36,7 +36,7 @@ static void action_reset_counters(onstack_action *action) {
   onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
-/* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
+/* The first session finds somebody's action, a copy's, or ours, put back by an owner whose previous action it was. */
 static int action_begin(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
                         const onstack_copy *copy) {
   onstack_action *action = &onstack_actions[signal];

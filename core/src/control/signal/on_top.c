@@ -136,7 +136,7 @@ uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *ow
 
 /*
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
- * Who has found our trampoline by then has found what stands below the next one.
+ * Ours may be an owner's previous action by then: it stands for what lies below the next one, too.
  */
 static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
                             struct onstack_kernel_sigaction now) {

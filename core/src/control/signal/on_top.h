@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads,
+/* Goes on top of the action that a look has read, by the trampoline that stands for what lies below then. Ordinary threads,
    under the lock of all copies. */
 #ifndef ONSTACK_CONTROL_SIGNAL_ON_TOP_H
 #define ONSTACK_CONTROL_SIGNAL_ON_TOP_H
@@ -45,7 +45,7 @@ ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigact
 ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
 
 /*
- * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * An owner has put back its previous action: one of our trampolines, with flags and mask of its own perhaps, or one of a
  * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
  */
 ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
@@ -61,7 +61,7 @@ ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack
 
 /*
  * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
- * below. Who has found our trampoline by then has found what stands below the next one. 0 or -errno.
+ * below. Ours may be an owner's previous action by then: it stands for what lies below the next one, too. 0 or -errno.
  */
 ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
                                               struct onstack_kernel_sigaction now);

@@ -29,8 +29,8 @@ static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t t
 
 /*
  * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
- * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
- * has found the trampoline in between can be told what it stands for (onstack_action_reinstall). SIG_DFL
+ * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. Where
+ * the trampoline in between is somebody's previous action, it can be made to stand for that (onstack_action_reinstall). SIG_DFL
  * and SIG_IGN need no trampoline: they are what has to be there, by way of SIG_IGN (restore_previous).
  */
 static void restore_step_down(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *was,

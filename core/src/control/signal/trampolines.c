@@ -18,7 +18,7 @@ void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, con
   for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
 }
 
-/* By what was found: another copy has it in a table of its own. */
+/* By the actions: another copy has them in a table of its own. */
 static bool below_is_same(const onstack_below *a, const onstack_below *b) {
   for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
     const onstack_previous *one = a->levels[i], *other = b->levels[i];

@@ -87,8 +87,8 @@ typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
 static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
-  uint64_t runnable_ns = mark->runnable_ns, turns = mark->turns + 1;
-  onstack_task_waited(mark->tid, &runnable_ns, &turns); /* not told: what is missing comes with the next look */
+  uint64_t runnable_ns = mark->runnable_ns, timeslices = mark->timeslices + 1;
+  onstack_task_waited(mark->tid, &runnable_ns, &timeslices); /* not told: what is missing comes with the next look */
   const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
   const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
   const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
@@ -101,18 +101,18 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
   if (status == ONSTACK_LOOK_BLOCKED) {
     const onstack_wall_found found = {state->look, now_ns, blocked_ns, cpu_ns != mark->cpu_ns};
-    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
+    onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
     if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
     mark->stands = false;
   } else {
-    onstack_wall_settle_running(mark, blocked_ns, turns == mark->turns);
+    onstack_wall_account_running(mark, blocked_ns, timeslices == mark->timeslices);
   }
   mark->seen_ns = now_ns;
   mark->cpu_ns = cpu_ns;
   mark->runnable_ns = runnable_ns;
-  mark->turns = turns;
+  mark->timeslices = timeslices;
   return WALL_LOOKED;
 }
 
@@ -125,7 +125,7 @@ static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, ui
   onstack_task_name(tid, mark->name);                              /* of one that has ended nobody tells it */
   const uint64_t found_ns = armed_ns != 0 ? now_ns - armed_ns : 0; /* ago */
   if (age_ns == 0 || age_ns >= now_ns - state->joined_ns || age_ns > found_ns + WALL_FOUND_NS) {
-    onstack_task_waited(tid, &mark->runnable_ns, &mark->turns);
+    onstack_task_waited(tid, &mark->runnable_ns, &mark->timeslices);
     if (armed_ns != 0 && onstack_load_relaxed(&state->armed[index].cpu_ns) == cpu_ns) mark->seen_ns = armed_ns;
     return;
   }

@@ -76,14 +76,14 @@ bool onstack_task_sleeps(uint32_t tid) {
   return state != 'R' && state != 't';
 }
 
-bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns) {
+bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {
   char text[96];
   ssize_t got = task_read_file(tid, "schedstat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   unsigned long long waited, count;
   if (sscanf(text, "%*u %llu %llu", &waited, &count) != 2) return false;
   *ns = waited;
-  *turns = count;
+  *timeslices = count;
   return true;
 }
 

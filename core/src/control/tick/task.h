@@ -34,9 +34,9 @@ typedef enum onstack_task_call_status {
 /* By /proc/self/task/T/syscall, which neither signals nor wakes. */
 ONSTACK_INTERNAL onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call);
 
-/* How long it has waited for a processor, in ns, and how often it has come to one (Documentation/scheduler/sched-stats.rst).
+/* How long it has waited for a processor, in ns, and how many timeslices it has had (Documentation/scheduler/sched-stats.rst).
    False, and nothing is written: nobody tells, as where there is no descriptor left. */
-ONSTACK_INTERNAL bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *turns);
+ONSTACK_INTERNAL bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices);
 
 /* How long ago it began, in ns, or up to a tick of the kernel's more (starttime in proc(5)); 0: nobody tells. */
 ONSTACK_INTERNAL uint64_t onstack_task_age_ns(uint32_t tid);

@@ -144,8 +144,8 @@ static void wall_renew(onstack_slot *slot, onstack_wall_mark *mark, uint32_t map
   mark->stack->walked.map_sequence = map_sequence;
 }
 
-void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                 const onstack_wall_found *found) {
+void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                  const onstack_wall_found *found) {
   int64_t blocked_ns = found->blocked_ns;
   if (mark->stack && wall_stack_is(mark->stack, found->look)) {
     wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
@@ -169,7 +169,7 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
   wall_tell_runnable(slot, mark, index, false);
 }
 
-void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
+void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
   if (stayed && !mark->stands && blocked_ns > 0) return;
   if (mark->stands && blocked_ns > 0) {
     mark->stack->blocked_ns += (uint64_t)blocked_ns;

@@ -16,7 +16,7 @@ typedef struct onstack_wall_mark {
   bool stands;                           /* it was blocked, with `stack` */
   uint64_t stood_ns;                     /* real time since when it stands */
   uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
-  uint64_t turns;                        /* then: how often it had come to a processor */
+  uint64_t timeslices;                   /* then: how many it had had */
   int64_t
       unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
@@ -38,12 +38,12 @@ typedef struct onstack_wall_found {
   int64_t blocked_ns; /* of the time since the last look */
   bool ran;           /* in that time */
 } onstack_wall_found;
-ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                                  const onstack_wall_found *found);
+ONSTACK_INTERNAL void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                                   const onstack_wall_found *found);
 
 /* It runs, or waits for a processor. `stayed`: it has not left its processor since the last look, so it was not blocked: the
    machine itself did not run (a hypervisor took the processor away). */
-ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
+ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
 
 /* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
 ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);

@@ -24,9 +24,9 @@ typedef struct onstack_previous {
 
 /*
  * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
- * each: what lay underneath when it was installed. An owner that comes later has found that address. When it calls it
- * (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been there, and
- * who comes next: the same as if each owner had found the one before it.
+ * each: what lay underneath when it was installed. For an owner that comes later that address is the previous action. When
+ * it calls it (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been
+ * there, and who comes next: the same as if the previous action of each owner were the one before it.
  */
 #define ONSTACK_TRAMPOLINES 16u
 
@@ -42,7 +42,7 @@ typedef struct onstack_action {
   uint32_t running; /* a session of this copy uses the signal (dekker) */
   uint32_t current; /* the trampoline that is installed, or was last */
   uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
-  uint32_t held;    /* bits: trampolines that an owner may have found and not put back yet */
+  uint32_t held;    /* bits: trampolines that may be an owner's previous action yet */
   uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
   struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
@@ -56,7 +56,7 @@ typedef struct onstack_action {
      Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
      for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
   uint32_t changing;
-  uint64_t expected; /* the handler that the look had found */
+  uint64_t expected; /* the handler that the look had read */
   /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
   onstack_previous replaced[ONSTACK_TRAMPOLINES];
 } onstack_action;

@@ -187,7 +187,7 @@ static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const 
   if ((int64_t)(at_ns - before_ns) >= (int64_t)(clock->period_ns / 2) && process_set(clock, at_ns, &left_ns) == 0 &&
       left_ns > before_ns - now_ns) {
     clock->uncounted = true;
-    onstack_timer_owe(&clock->record->timer, before_ns);
+    onstack_timer_due_from(&clock->record->timer, before_ns);
   }
   process_look(clock, leader, clock->expires_ns - now_ns);
 }

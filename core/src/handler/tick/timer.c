@@ -95,14 +95,14 @@ ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint6
   return timer_tick_at(timer, known ? TIMER_ABSTIME : 0, first_ns, period_ns, NULL);
 }
 
-ONSTACK_HANDLER void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns) {
+ONSTACK_HANDLER void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns) {
   onstack_store_relaxed(&timer->ticks, 0u);
   onstack_store_relaxed(&timer->first, timer_instant(from_ns));
 }
 
 ONSTACK_HANDLER int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
                                          uint64_t *left_ns) {
-  if (anew) onstack_timer_owe(timer, at_ns);
+  if (anew) onstack_timer_due_from(timer, at_ns);
   return timer_tick_at(timer, TIMER_ABSTIME, at_ns, period_ns, left_ns);
 }
 

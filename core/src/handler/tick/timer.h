@@ -88,7 +88,7 @@ ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, i
 ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
 
 /* Ticks are due from that instant of its clock on, and none has come. Signal-safe. */
-ONSTACK_INTERNAL void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns);
+ONSTACK_INTERNAL void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns);
 
 /*
  * The next tick of one that is ARMED comes at `at_ns` of its clock, which has not come, and the others a period after each

@@ -27,7 +27,7 @@ typedef struct gdb_jit_entry {
 } gdb_jit_entry;
 
 typedef struct gdb_jit {
-  onstack_elf_query *queries; /* sorted by address; number 1: its name is settled */
+  onstack_elf_query *queries; /* sorted by address; number 1: its name is final */
   size_t count;
   const char **engines; /* of each query */
   const char *engine;   /* who has the list that is read */
@@ -79,7 +79,7 @@ static int gdb_jit_find(gdb_jit *jit, const onstack_elf_file *image) {
 }
 
 /* What a list says that changed meanwhile is forgotten, and what it said before stays. */
-static void gdb_jit_settle(gdb_jit *jit, bool holds) {
+static void gdb_jit_finish(gdb_jit *jit, bool holds) {
   for (size_t i = 0; i < jit->count; i++) {
     if (!jit->queries[i].name || jit->queries[i].number != 0) continue;
     if (holds) {
@@ -113,7 +113,7 @@ static int gdb_jit_take(gdb_jit *jit, uint64_t at, gdb_jit_entry *entry, bool *h
     error = gdb_jit_find(jit, &image);
   }
   *holds = (!wanted || gdb_jit_is_same(entry, &image)) && gdb_jit_holds(jit, at, entry);
-  if (wanted) gdb_jit_settle(jit, *holds);
+  if (wanted) gdb_jit_finish(jit, *holds);
   if (open) onstack_elf_close(&image);
   if (*holds && !fits) jit->skipped++;
   return error == -ENOMEM ? error : 0;

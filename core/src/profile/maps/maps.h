@@ -9,7 +9,7 @@
  * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
  * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
  * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
- * alias is kept for a file that comes back, as plugins do that take turns.)
+ * alias is kept for a file that comes back, as plugins do that replace each other.)
  */
 #ifndef ONSTACK_PROFILE_MAPS_MAPS_H
 #define ONSTACK_PROFILE_MAPS_MAPS_H
