@@ -4439,8 +4439,7 @@ typedef struct onstack_slot {
   bool says_states;           /* samples say the thread's state in labels of their own */
   uint32_t label_bytes;       /* room for the others */
   uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
-  uint64_t
-      *runnable_ns; /* by record: it has waited for a processor, and no sample says so yet; NULL: nobody asks. The clock's */
+  uint64_t *runnable_ns;      /* by record (runnable.h); NULL: nobody asks. The clock's */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
@@ -4758,18 +4757,15 @@ typedef struct onstack_walked_stack {
 ONSTACK_INTERNAL void onstack_record_walked(onstack_slot *slot, const onstack_event *event,
                                             const onstack_walked_stack *stack);
 
-/* The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted. The caller has checked the
-   room on the signal stack. */
+/*
+ * The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted; `waited` as in an event.
+ * The caller has checked the room on the signal stack.
+ *
+ * Apart from onstack_record, whose event would be 64 bytes in the handler's frame, below the walk: of the 1,024 that are
+ * promised the unwinder `rules` leaves 24 (tests/core/test_stack_use.c). Here its parts stay in registers.
+ */
 ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                          ucontext_t *context);
-
-/* Takes `ns` of what a thread (by its record's index) has waited for a processor, for a sample; false: there is not so much.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns);
-
-/* The time for which the calling thread has waited for a processor, if it comes to a period: it has done so at one place or
-   another of those where it runs. As onstack_record_tick; where slot->runnable_ns is set. */
-ONSTACK_INTERNAL void onstack_record_runnable(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
+                                          ucontext_t *context, bool waited);
 
 /* From before a source's call of onstack_record in an ordinary thread until after it. */
 typedef struct onstack_source_visit {
@@ -4785,6 +4781,25 @@ typedef struct onstack_source_visit {
 ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
                                            onstack_thread *own);
 ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
+
+#endif
+
+/* ---- core/src/handler/tick/runnable.h ---- */
+/*
+ * The time for which threads have waited for a processor, as long as no sample tells of it: where a clock measures that
+ * (slot->runnable_ns), a thread's own next tick takes it, and else the looking thread (control/tick/wall_account.c).
+ */
+#ifndef ONSTACK_HANDLER_TICK_RUNNABLE_H
+#define ONSTACK_HANDLER_TICK_RUNNABLE_H
+
+#include <ucontext.h>
+
+/* Takes `ns` of a thread's (by its record's index) for a sample; false: there is not so much. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns);
+
+/* Records that of the calling thread, if it comes to a period: it has waited at one place or another of those where it runs.
+   As onstack_record_tick. */
+ONSTACK_INTERNAL void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
 
 #endif
 
@@ -4858,8 +4873,8 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + before);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
   if (slot->runnable_ns)
-    onstack_record_runnable(slot, record, context); /* first: the last call leaves the stack to the other */
-  onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+    onstack_runnable_record(slot, record, context); /* first: the last call leaves the stack to the other */
+  onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context, false);
 }
 
 /* A thread that has no record yet gets one, with its name and its timer. NULL when its buckets are full. */
@@ -4934,7 +4949,7 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
-  onstack_record_tick(slot, record, tid, weight, context);
+  onstack_record_tick(slot, record, tid, weight, context, false);
   onstack_dekker_sub(&record->busy, 1u);
   return true;
 }
@@ -5700,22 +5715,6 @@ ONSTACK_HANDLER_APART uint64_t onstack_record(onstack_slot *slot, const onstack_
   return record_stack(slot, event, entry, position) ? position + 1 : 0;
 }
 
-ONSTACK_HANDLER bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns) {
-  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
-  while (held_ns >= ns)
-    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
-  return false;
-}
-
-/* Periods that the thread has waited for a processor, and that no sample tells of yet. */
-static ONSTACK_HANDLER uint32_t record_runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
-  const uint64_t index = (uint64_t)(thread - slot->threads.records);
-  if (index >= ONSTACK_THREAD_RECORDS) return 0;
-  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
-  if (periods == 0 || !onstack_record_take_runnable(slot, index, periods * slot->period_ns)) return 0;
-  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
-}
-
 /* What was copied before, word by word: no libc here. Returns the bytes that are used. */
 static uint32_t record_put_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
                                        const onstack_interpreted *from) {
@@ -5749,8 +5748,8 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   record_wake_where_due(slot, interpreted_bytes);
 }
 
-static RECORD_INLINE void record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                      ucontext_t *context, bool waited) {
+ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                               ucontext_t *context, bool waited) {
   onstack_registers registers;
   uint64_t position;
   onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
@@ -5758,18 +5757,6 @@ static RECORD_INLINE void record_tick(onstack_slot *slot, onstack_thread *thread
   onstack_registers_from(&registers, context);
   const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};
   record_stack(slot, &event, entry, position);
-}
-
-ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                               ucontext_t *context) {
-  record_tick(slot, thread, tid, weight, context, false);
-}
-
-ONSTACK_HANDLER_APART void onstack_record_runnable(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
-  const uint32_t weight = record_runnable_periods(slot, thread);
-  if (weight == 0) return;
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
-  record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
@@ -5932,6 +5919,30 @@ void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
   uint64_t head = onstack_load_relaxed(&ring->head);
   uint64_t granules = entry->granules & ~ONSTACK_RING_GAP;
   onstack_publish(&ring->head, head + granules); /* pairs with the observe in onstack_ring_claim */
+}
+
+/* ---- core/src/handler/tick/runnable.c ---- */
+
+ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns) {
+  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  while (held_ns >= ns)
+    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
+  return false;
+}
+
+static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
+  const uint64_t index = (uint64_t)(thread - slot->threads.records);
+  if (index >= ONSTACK_THREAD_RECORDS) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
+  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period_ns)) return 0;
+  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
+}
+
+ONSTACK_HANDLER_APART void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
+  const uint32_t weight = runnable_periods(slot, thread);
+  if (weight == 0) return;
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  onstack_record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 /* ---- core/src/handler/tick/thread_table.c ---- */
@@ -14733,7 +14744,7 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
   if (ticks == 0) return;
   /* A tick may come meanwhile, and take its part. */
   const uint64_t ns = last ? held_ns : ticks * slot->period_ns;
-  if (!onstack_record_take_runnable(slot, index, ns)) return;
+  if (!onstack_runnable_take(slot, index, ns)) return;
   onstack_walked_stack walked = mark->stack->walked;
   const uint32_t others = walked.label_bytes - mark->stack->wait_label_bytes;
   memcpy(labels, state, sizeof(state));

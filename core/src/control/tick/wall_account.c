@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/tick/wall_account.h"
 
+#include "handler/tick/runnable.h"
 #include "handler/unwind/rules/rules.h"
 
 #include <string.h>
@@ -89,7 +90,7 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
   if (ticks == 0) return;
   /* A tick may come meanwhile, and take its part. */
   const uint64_t ns = last ? held_ns : ticks * slot->period_ns;
-  if (!onstack_record_take_runnable(slot, index, ns)) return;
+  if (!onstack_runnable_take(slot, index, ns)) return;
   onstack_walked_stack walked = mark->stack->walked;
   const uint32_t others = walked.label_bytes - mark->stack->wait_label_bytes;
   memcpy(labels, state, sizeof(state));

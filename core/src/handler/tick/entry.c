@@ -13,6 +13,7 @@
 #include "handler/arch.h"
 #include "handler/tick/process_tick.h"
 #include "handler/tick/record.h"
+#include "handler/tick/runnable.h"
 #include "handler/tick/slot.h"
 
 #include <sys/prctl.h>
@@ -85,8 +86,8 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + before);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
   if (slot->runnable_ns)
-    onstack_record_runnable(slot, record, context); /* first: the last call leaves the stack to the other */
-  onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+    onstack_runnable_record(slot, record, context); /* first: the last call leaves the stack to the other */
+  onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context, false);
 }
 
 /* A thread that has no record yet gets one, with its name and its timer. NULL when its buckets are full. */
@@ -161,7 +162,7 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
-  onstack_record_tick(slot, record, tid, weight, context);
+  onstack_record_tick(slot, record, tid, weight, context, false);
   onstack_dekker_sub(&record->busy, 1u);
   return true;
 }

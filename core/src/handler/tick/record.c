@@ -172,22 +172,6 @@ ONSTACK_HANDLER_APART uint64_t onstack_record(onstack_slot *slot, const onstack_
   return record_stack(slot, event, entry, position) ? position + 1 : 0;
 }
 
-ONSTACK_HANDLER bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns) {
-  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
-  while (held_ns >= ns)
-    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
-  return false;
-}
-
-/* Periods that the thread has waited for a processor, and that no sample tells of yet. */
-static ONSTACK_HANDLER uint32_t record_runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
-  const uint64_t index = (uint64_t)(thread - slot->threads.records);
-  if (index >= ONSTACK_THREAD_RECORDS) return 0;
-  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
-  if (periods == 0 || !onstack_record_take_runnable(slot, index, periods * slot->period_ns)) return 0;
-  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
-}
-
 /* What was copied before, word by word: no libc here. Returns the bytes that are used. */
 static uint32_t record_put_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
                                        const onstack_interpreted *from) {
@@ -221,8 +205,8 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   record_wake_where_due(slot, interpreted_bytes);
 }
 
-static RECORD_INLINE void record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                      ucontext_t *context, bool waited) {
+ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                               ucontext_t *context, bool waited) {
   onstack_registers registers;
   uint64_t position;
   onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
@@ -230,18 +214,6 @@ static RECORD_INLINE void record_tick(onstack_slot *slot, onstack_thread *thread
   onstack_registers_from(&registers, context);
   const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};
   record_stack(slot, &event, entry, position);
-}
-
-ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                               ucontext_t *context) {
-  record_tick(slot, thread, tid, weight, context, false);
-}
-
-ONSTACK_HANDLER_APART void onstack_record_runnable(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
-  const uint32_t weight = record_runnable_periods(slot, thread);
-  if (weight == 0) return;
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
-  record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,

@@ -54,18 +54,15 @@ typedef struct onstack_walked_stack {
 ONSTACK_INTERNAL void onstack_record_walked(onstack_slot *slot, const onstack_event *event,
                                             const onstack_walked_stack *stack);
 
-/* The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted. The caller has checked the
-   room on the signal stack. */
+/*
+ * The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted; `waited` as in an event.
+ * The caller has checked the room on the signal stack.
+ *
+ * Apart from onstack_record, whose event would be 64 bytes in the handler's frame, below the walk: of the 1,024 that are
+ * promised the unwinder `rules` leaves 24 (tests/core/test_stack_use.c). Here its parts stay in registers.
+ */
 ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                          ucontext_t *context);
-
-/* Takes `ns` of what a thread (by its record's index) has waited for a processor, for a sample; false: there is not so much.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns);
-
-/* The time for which the calling thread has waited for a processor, if it comes to a period: it has done so at one place or
-   another of those where it runs. As onstack_record_tick; where slot->runnable_ns is set. */
-ONSTACK_INTERNAL void onstack_record_runnable(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
+                                          ucontext_t *context, bool waited);
 
 /* From before a source's call of onstack_record in an ordinary thread until after it. */
 typedef struct onstack_source_visit {
