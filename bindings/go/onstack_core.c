@@ -4452,8 +4452,7 @@ typedef struct onstack_slot {
   onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
   onstack_lost lost[ONSTACK_KINDS];
   uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
-  uint32_t objects;                /* heap: sampled allocations in use that are tracked */
-  uint64_t object_base;            /* heap: a sample's object is this, and its position in the ring, and 1 */
+  uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
 } onstack_slot;
@@ -9589,8 +9588,9 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
-  bool silent; /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
-  bool says_states;     /* samples say the thread's state, in labels of the clock's */
+  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples (onstack_clock_signals) */
+  bool from_outside; /* walks blocked threads, by the two registers that the kernel tells: from these only rules lead on */
+  bool says_states;  /* samples say the thread's state, in labels of the clock's */
   uint32_t label_bytes; /* room for these */
   bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
@@ -9606,7 +9606,7 @@ typedef struct onstack_clock_ops {
   uint32_t scan_share; /* scans take one part in so many of a processor at most; 0: as is usual (session/consumer.c) */
 
   /* Before any thread is armed. 0 or -errno, and then nothing is left. NULL: there is nothing to do. */
-  int (*join)(onstack_slot *slot);
+  int (*join)(onstack_slot *slot, const onstack_settings *settings);
 
   /* All threads that there are have been armed; `listed`: 0, or -errno where they could not be listed, or 1 in the child of a
      fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
@@ -9641,6 +9641,10 @@ typedef struct onstack_clock_ops {
   const char *thread_name;
   bool works_in_polls; /* where the session has no threads its polls do a round instead, which may be late */
 
+  /* Hands the ends of what samples stand for (ONSTACK_SAMPLE_FREED) to the sink, and counts in *refused those that it does not
+     take. Under the consumer lock, after a delivery. False: the sink forked, and this is the child. NULL: they have no ends. */
+  bool (*deliver_ends)(onstack_slot *slot, onstack_sink sink, void *data, uint64_t *refused);
+
   /* Its own part of a session's statistics. Any thread. NULL: it has none. */
   void (*fill)(const onstack_slot *slot, onstack_stats *stats);
 
@@ -9653,6 +9657,9 @@ typedef struct onstack_clock_ops {
   /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
   void (*after_fork)(void);
 } onstack_clock_ops;
+
+/* Whether the slot's ticks are signals, by timers of threads that are listed, armed and disarmed. */
+static inline __attribute__((unused)) bool onstack_clock_signals(const onstack_slot *slot) { return !slot->clock->silent; }
 
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;         /* CPU time, by timers */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;        /* real time, by looks from outside */
@@ -11006,7 +11013,7 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
 
 /* Of a blocked thread there are two registers, from which rules alone lead further. */
 static int options_check_outside(const onstack_settings *settings, const char **fault) {
-  if (!settings->clock->says_states || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only)
+  if (!settings->clock->from_outside || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only)
     return 0;
   if (settings->custom)
     return options_refuse(fault, ONSTACK_E_UNWINDER,
@@ -12324,7 +12331,8 @@ static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
 }
 
 /* Before any thread is armed, so that the threads cannot use up what the kernel allows. */
-static int clock_cpu_join(onstack_slot *slot) {
+static int clock_cpu_join(onstack_slot *slot, const onstack_settings *settings) {
+  (void)settings;
   onstack_process_clock *clock = clock_cpu_find(slot->signal);
   const int result = clock->signal == 0 ? clock_cpu_create(clock, slot->signal) : 0;
   if (result == 0) slot->process_clock = clock;
@@ -12467,6 +12475,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
 /* Whose blocks are in the table, until its sink has heard of them all: longer than it samples. Under the control lock. */
 static const onstack_slot *clock_heap_owner;
+static uint64_t clock_heap_told; /* ends that its sink has had; the owner's consumer alone */
 
 static int clock_heap_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
   *fault = "frequency: the heap clock has none, leave it out";
@@ -12488,13 +12497,14 @@ static int clock_heap_probe(int32_t signal) {
   return onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) == 0 ? 0 : ONSTACK_E_CLOCK;
 }
 
-static int clock_heap_join(onstack_slot *slot) {
+static int clock_heap_join(onstack_slot *slot, const onstack_settings *settings) {
   if (clock_heap_owner) return ONSTACK_E_SESSIONS;
-  const int result = onstack_live_make(slot->objects);
+  const int result = onstack_live_make(settings->heap_objects);
   if (result < 0) return result;
   clock_heap_owner = slot;
   /* Several sessions may share one profile: numbers of objects come once in a process. The consumer looks at this already. */
-  onstack_store_relaxed(&slot->object_base, ++clock_heap_sessions << 40);
+  clock_heap_told = 0;
+  onstack_publish(&slot->object_base, ++clock_heap_sessions << 40);
   return 0;
 }
 
@@ -12525,6 +12535,44 @@ static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   return false;
 }
 
+static int clock_heap_tell(const onstack_slot *slot, uint32_t place, onstack_sink sink, void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
+  static const uint64_t no_frames[1];
+  const onstack_live_note *note = &onstack_live.notes[place];
+  const onstack_sample sample = {.size = sizeof(sample),
+                                 .kind = ONSTACK_KIND_ALLOCATION,
+                                 .time_ns = onstack_monotonic_ns(),
+                                 .value = note->bytes,
+                                 .period = slot->periods[ONSTACK_KIND_ALLOCATION],
+                                 .unit = ONSTACK_UNIT_BYTES,
+                                 .weight = note->objects,
+                                 .tid = note->tid,
+                                 .thread_name = "",
+                                 .frames = no_frames,
+                                 .flags = ONSTACK_SAMPLE_FREED,
+                                 .object = onstack_load_relaxed(&slot->object_base) + note->position + 1};
+  return sink(data, &sample);
+}
+
+/* Of all that was freed and whose allocation the sink has had. */
+static bool clock_heap_deliver_ends(onstack_slot *slot, onstack_sink sink, void *data, uint64_t *refused) {
+  if (onstack_observe(&slot->object_base) == 0) return true; /* it has not joined: the table may be another session's */
+  const uint32_t generation = onstack_load_relaxed(&slot->generation);
+  const uint64_t freed = onstack_load_relaxed(&onstack_live.freed);
+  const uint64_t delivered = onstack_load_relaxed(&slot->ring.head);
+  if (freed == clock_heap_told) return true;
+  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
+  for (uint32_t place = 0; (place = onstack_live_next_freed(place, delivered)) != ONSTACK_LIVE_NONE; place++) {
+    const int result = sink ? clock_heap_tell(slot, place, sink, data) : 0;
+    if (onstack_load_relaxed(&slot->generation) != generation) return false;
+    if (result != 0) onstack_add_relaxed(refused, (uint64_t)1);
+    onstack_live_release(place);
+    clock_heap_told++;
+  }
+  onstack_store_relaxed(&slot->sink_tid, 0);
+  return true;
+}
+
 static void clock_heap_fill(const onstack_slot *slot, onstack_stats *stats) {
   (void)slot;
   stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
@@ -12549,6 +12597,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .start = clock_heap_start,
     .leave = clock_heap_leave,
     .read = clock_heap_read,
+    .deliver_ends = clock_heap_deliver_ends,
     .fill = clock_heap_fill,
     .text = clock_heap_text,
     .drop = clock_heap_drop,
@@ -12666,7 +12715,8 @@ static int ticker_probe(int32_t signal) {
   return (int)ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info);
 }
 
-static int ticker_join(onstack_slot *slot) {
+static int ticker_join(onstack_slot *slot, const onstack_settings *settings) {
+  (void)settings;
   ticker_state *state = &ticker_states[slot->index];
   free(state->marks); /* in the child of a fork, the parent's */
   *state = (ticker_state){.marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(ticker_mark))};
@@ -13229,7 +13279,8 @@ static int clock_wall_probe(int32_t signal) {
   return onstack_look_works() ? 0 : ONSTACK_E_CLOCK;
 }
 
-static int clock_wall_join(onstack_slot *slot) {
+static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings) {
+  (void)settings;
   wall_state *state = &wall_states[slot->index];
   const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
                armed = ONSTACK_THREAD_RECORDS * sizeof(wall_armed), reborn = ONSTACK_THREAD_RECORDS;
@@ -13291,6 +13342,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .name = "wall",
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
+    .from_outside = true,
     .says_states = true,
     .label_bytes = ONSTACK_WAIT_LABEL_BYTES,
     .filters = true,
@@ -13752,7 +13804,6 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   memset(slot->lost, 0, sizeof(slot->lost));
   memset(slot->periods, 0, sizeof(slot->periods));
   slot->periods[slot->kind] = settings->period;
-  slot->objects = settings->heap_objects;
   slot->object_base = 0;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
@@ -13786,16 +13837,16 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
 /* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
    scan. */
 static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
-  if (slot->signal == 0) return 0;
+  if (!onstack_clock_signals(slot)) return 0;
   onstack_threads_set_quota();
   return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
 }
 
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_clock_ops *clock = slot->clock;
-  int result = clock->join ? clock->join(slot) : 0;
+  int result = clock->join ? clock->join(slot, settings) : 0;
   if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
-  if (slot->signal != 0) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
+  if (onstack_clock_signals(slot)) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
     onstack_store_relaxed(&slot->process_clock, NULL);
@@ -13814,7 +13865,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
-  if (slot->signal == 0) return;
+  if (!onstack_clock_signals(slot)) return;
   onstack_threads_count_missing(slot);
   if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(slot->signal);
@@ -25634,11 +25685,6 @@ bool onstack_profile_utf8_is_obeyed(const char *character, size_t length) {
 
 /* ---- core/src/session/consumer.c ---- */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
-/* ---- core/src/session/heap_ends.h ---- */
-/* Ends of sampled allocations, on their way to the sink. */
-#ifndef ONSTACK_SESSION_HEAP_ENDS_H
-#define ONSTACK_SESSION_HEAP_ENDS_H
-
 /* ---- core/src/session/session.h ---- */
 /*
  * What a session is, for the files that join the layers: session.c (start and stop), consumer.c (who empties the ring and
@@ -25700,10 +25746,9 @@ struct onstack_session {
   uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
   uint64_t next_scan_ns;                             /* consumer only */
   uint64_t scanned_cpu_ns;                           /* the process's CPU time at the last scan; consumer only */
-  uint32_t armed;      /* start has armed the threads; until then nobody else does (publish / observe) */
-  uint32_t finished;   /* `last` is valid (publish / observe) */
-  onstack_stats last;  /* what stop saw */
-  uint64_t freed_told; /* ends of allocations that the sink has had; consumer only */
+  uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
+  uint32_t finished;  /* `last` is valid (publish / observe) */
+  onstack_stats last; /* what stop saw */
   onstack_interpreters interpreters;
   bool child_is_new; /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
@@ -25727,14 +25772,6 @@ ONSTACK_INTERNAL uint64_t onstack_session_drain_work(void *session);
 
 /* The counters as they are now. */
 ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats);
-
-#endif
-
-/*
- * Tells the sink of all that was freed and whose allocation it has had. Under the consumer lock, after a delivery. False:
- * the sink forked, and this is the child.
- */
-ONSTACK_INTERNAL bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void *data);
 
 #endif
 
@@ -25819,10 +25856,10 @@ static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
-  if (armed && slot->signal != 0) session_scan(session, now);
+  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
   if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
-  if (slot->signal != 0 && onstack_control_try_lock()) {
+  if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
     onstack_action_tend(slot->signal);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
@@ -25865,20 +25902,21 @@ static void session_ask_child(onstack_session *session) {
    the middle of a scan. */
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
-  const int32_t signal = session->slot->signal;
-  if (signal != 0 && !settings->own_threads && !settings->thread_filter) onstack_own_open(signal);
+  const onstack_slot *slot = session->slot;
+  if (onstack_clock_signals(slot) && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
 }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
+  onstack_slot *slot = session->slot;
   const onstack_sink sink = session->settings.sink;
   if (sink && sink != onstack_profile_sink) onstack_own_close();
-  if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
+  if (session->child_is_new && onstack_ring_front(&slot->ring)) session_ask_child(session);
   const onstack_delivery to = {
       sink ? session_sink : NULL,     session, max, end, onstack_modules_derive, session->interpreters.frames,
       &session->interpreters.counters};
-  const uint32_t handed = onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
-  if (session_is_here(session) && onstack_load_relaxed(&session->slot->object_base) != 0)
-    onstack_heap_ends_deliver(session, to.sink, to.data);
+  const uint32_t handed = onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
+  if (session_is_here(session) && slot->clock->deliver_ends)
+    slot->clock->deliver_ends(slot, to.sink, to.data, &session->delivered[slot->kind].refused);
   return handed;
 }
 
@@ -26147,46 +26185,6 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
   if (!go || offset >= GO_LABELS_G) return ONSTACK_E_UNSUPPORTED;
   onstack_store_relaxed(&go->layout.g_labels, offset);
   return 0;
-}
-
-/* ---- core/src/session/heap_ends.c ---- */
-
-static int heap_end_tell(onstack_session *session, uint32_t place, onstack_sink sink, void *data) {
-  ONSTACK_STOP_EXCEPTIONS;
-  static const uint64_t no_frames[1];
-  const onstack_slot *slot = session->slot;
-  const onstack_live_note *note = &onstack_live.notes[place];
-  const onstack_sample sample = {.size = sizeof(sample),
-                                 .kind = ONSTACK_KIND_ALLOCATION,
-                                 .time_ns = onstack_monotonic_ns(),
-                                 .value = note->bytes,
-                                 .period = slot->periods[ONSTACK_KIND_ALLOCATION],
-                                 .unit = ONSTACK_UNIT_BYTES,
-                                 .weight = note->objects,
-                                 .tid = note->tid,
-                                 .thread_name = "",
-                                 .frames = no_frames,
-                                 .flags = ONSTACK_SAMPLE_FREED,
-                                 .object = onstack_load_relaxed(&slot->object_base) + note->position + 1};
-  return sink(data, &sample);
-}
-
-bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void *data) {
-  onstack_slot *slot = session->slot;
-  const uint32_t generation = onstack_load_relaxed(&slot->generation);
-  const uint64_t freed = onstack_load_relaxed(&onstack_live.freed);
-  const uint64_t delivered = onstack_load_relaxed(&slot->ring.head);
-  if (freed == session->freed_told) return true;
-  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
-  for (uint32_t place = 0; (place = onstack_live_next_freed(place, delivered)) != ONSTACK_LIVE_NONE; place++) {
-    const int result = sink ? heap_end_tell(session, place, sink, data) : 0;
-    if (onstack_load_relaxed(&slot->generation) != generation) return false;
-    if (result != 0) onstack_add_relaxed(&session->delivered[ONSTACK_KIND_ALLOCATION].refused, (uint64_t)1);
-    onstack_live_release(place);
-    session->freed_told++;
-  }
-  onstack_store_relaxed(&slot->sink_tid, 0);
-  return true;
 }
 
 /* ---- core/src/session/interpreters.c ---- */
@@ -26707,7 +26705,6 @@ static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
-  session->freed_told = 0;
   session->settings.resumed = session->child_is_new = true;
   if (session_begin(session) < 0) session->running = 0;
 }
@@ -26952,7 +26949,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (onstack_clock_signals(slot)) session_fill_action(&onstack_actions[slot->signal], stats);
   if (slot->clock->fill) slot->clock->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);

@@ -24,7 +24,7 @@ static onstack_thread *begin(void) {
   onstack_thread_table_init(&slot.threads, 0);
   slot.signal = SIGNAL;
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  cr_assert_eq(ticker->join(&slot), 0);
+  cr_assert_eq(ticker->join(&slot, NULL), 0);
   onstack_thread *record = onstack_thread_claim(&slot.threads, tid);
   ticker->arm(&slot, record, tid);
   cr_assert_eq(onstack_timer_state_of(&record->timer), ONSTACK_TIMER_ARMED);

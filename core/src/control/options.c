@@ -134,7 +134,7 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
 
 /* Of a blocked thread there are two registers, from which rules alone lead further. */
 static int options_check_outside(const onstack_settings *settings, const char **fault) {
-  if (!settings->clock->says_states || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only)
+  if (!settings->clock->from_outside || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only)
     return 0;
   if (settings->custom)
     return options_refuse(fault, ONSTACK_E_UNWINDER,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
-#include "session/heap_ends.h"
 #include "session/session.h"
 
 #include "base/exceptions.h"
@@ -96,10 +95,10 @@ static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
-  if (armed && slot->signal != 0) session_scan(session, now);
+  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
   if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
-  if (slot->signal != 0 && onstack_control_try_lock()) {
+  if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
     onstack_action_tend(slot->signal);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
@@ -142,20 +141,21 @@ static void session_ask_child(onstack_session *session) {
    the middle of a scan. */
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
-  const int32_t signal = session->slot->signal;
-  if (signal != 0 && !settings->own_threads && !settings->thread_filter) onstack_own_open(signal);
+  const onstack_slot *slot = session->slot;
+  if (onstack_clock_signals(slot) && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
 }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
+  onstack_slot *slot = session->slot;
   const onstack_sink sink = session->settings.sink;
   if (sink && sink != onstack_profile_sink) onstack_own_close();
-  if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
+  if (session->child_is_new && onstack_ring_front(&slot->ring)) session_ask_child(session);
   const onstack_delivery to = {
       sink ? session_sink : NULL,     session, max, end, onstack_modules_derive, session->interpreters.frames,
       &session->interpreters.counters};
-  const uint32_t handed = onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
-  if (session_is_here(session) && onstack_load_relaxed(&session->slot->object_base) != 0)
-    onstack_heap_ends_deliver(session, to.sink, to.data);
+  const uint32_t handed = onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
+  if (session_is_here(session) && slot->clock->deliver_ends)
+    slot->clock->deliver_ends(slot, to.sink, to.data, &session->delivered[slot->kind].refused);
   return handed;
 }
 

@@ -126,7 +126,6 @@ static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
-  session->freed_told = 0;
   session->settings.resumed = session->child_is_new = true;
   if (session_begin(session) < 0) session->running = 0;
 }

@@ -41,10 +41,9 @@ struct onstack_session {
   uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
   uint64_t next_scan_ns;                             /* consumer only */
   uint64_t scanned_cpu_ns;                           /* the process's CPU time at the last scan; consumer only */
-  uint32_t armed;      /* start has armed the threads; until then nobody else does (publish / observe) */
-  uint32_t finished;   /* `last` is valid (publish / observe) */
-  onstack_stats last;  /* what stop saw */
-  uint64_t freed_told; /* ends of allocations that the sink has had; consumer only */
+  uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
+  uint32_t finished;  /* `last` is valid (publish / observe) */
+  onstack_stats last; /* what stop saw */
   onstack_interpreters interpreters;
   bool child_is_new; /* of a fork that is followed: nobody has asked for its sink_data yet */
 };

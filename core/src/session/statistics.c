@@ -56,7 +56,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (onstack_clock_signals(slot)) session_fill_action(&onstack_actions[slot->signal], stats);
   if (slot->clock->fill) slot->clock->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);

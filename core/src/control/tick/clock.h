@@ -15,8 +15,9 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
-  bool silent; /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
-  bool says_states;     /* samples say the thread's state, in labels of the clock's */
+  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples (onstack_clock_signals) */
+  bool from_outside; /* walks blocked threads, by the two registers that the kernel tells: from these only rules lead on */
+  bool says_states;  /* samples say the thread's state, in labels of the clock's */
   uint32_t label_bytes; /* room for these */
   bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
@@ -32,7 +33,7 @@ typedef struct onstack_clock_ops {
   uint32_t scan_share; /* scans take one part in so many of a processor at most; 0: as is usual (session/consumer.c) */
 
   /* Before any thread is armed. 0 or -errno, and then nothing is left. NULL: there is nothing to do. */
-  int (*join)(onstack_slot *slot);
+  int (*join)(onstack_slot *slot, const onstack_settings *settings);
 
   /* All threads that there are have been armed; `listed`: 0, or -errno where they could not be listed, or 1 in the child of a
      fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
@@ -67,6 +68,10 @@ typedef struct onstack_clock_ops {
   const char *thread_name;
   bool works_in_polls; /* where the session has no threads its polls do a round instead, which may be late */
 
+  /* Hands the ends of what samples stand for (ONSTACK_SAMPLE_FREED) to the sink, and counts in *refused those that it does not
+     take. Under the consumer lock, after a delivery. False: the sink forked, and this is the child. NULL: they have no ends. */
+  bool (*deliver_ends)(onstack_slot *slot, onstack_sink sink, void *data, uint64_t *refused);
+
   /* Its own part of a session's statistics. Any thread. NULL: it has none. */
   void (*fill)(const onstack_slot *slot, onstack_stats *stats);
 
@@ -79,6 +84,9 @@ typedef struct onstack_clock_ops {
   /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
   void (*after_fork)(void);
 } onstack_clock_ops;
+
+/* Whether the slot's ticks are signals, by timers of threads that are listed, armed and disarmed. */
+static inline __attribute__((unused)) bool onstack_clock_signals(const onstack_slot *slot) { return !slot->clock->silent; }
 
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;         /* CPU time, by timers */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;        /* real time, by looks from outside */

@@ -71,7 +71,8 @@ static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
 }
 
 /* Before any thread is armed, so that the threads cannot use up what the kernel allows. */
-static int clock_cpu_join(onstack_slot *slot) {
+static int clock_cpu_join(onstack_slot *slot, const onstack_settings *settings) {
+  (void)settings;
   onstack_process_clock *clock = clock_cpu_find(slot->signal);
   const int result = clock->signal == 0 ? clock_cpu_create(clock, slot->signal) : 0;
   if (result == 0) slot->process_clock = clock;

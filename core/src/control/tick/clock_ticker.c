@@ -50,7 +50,8 @@ static int ticker_probe(int32_t signal) {
   return (int)ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info);
 }
 
-static int ticker_join(onstack_slot *slot) {
+static int ticker_join(onstack_slot *slot, const onstack_settings *settings) {
+  (void)settings;
   ticker_state *state = &ticker_states[slot->index];
   free(state->marks); /* in the child of a fork, the parent's */
   *state = (ticker_state){.marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(ticker_mark))};

@@ -280,7 +280,8 @@ static int clock_wall_probe(int32_t signal) {
   return onstack_look_works() ? 0 : ONSTACK_E_CLOCK;
 }
 
-static int clock_wall_join(onstack_slot *slot) {
+static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings) {
+  (void)settings;
   wall_state *state = &wall_states[slot->index];
   const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
                armed = ONSTACK_THREAD_RECORDS * sizeof(wall_armed), reborn = ONSTACK_THREAD_RECORDS;
@@ -342,6 +343,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .name = "wall",
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
+    .from_outside = true,
     .says_states = true,
     .label_bytes = ONSTACK_WAIT_LABEL_BYTES,
     .filters = true,

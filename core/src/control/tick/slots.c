@@ -122,7 +122,6 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   memset(slot->lost, 0, sizeof(slot->lost));
   memset(slot->periods, 0, sizeof(slot->periods));
   slot->periods[slot->kind] = settings->period;
-  slot->objects = settings->heap_objects;
   slot->object_base = 0;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
@@ -156,16 +155,16 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
 /* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
    scan. */
 static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
-  if (slot->signal == 0) return 0;
+  if (!onstack_clock_signals(slot)) return 0;
   onstack_threads_set_quota();
   return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
 }
 
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_clock_ops *clock = slot->clock;
-  int result = clock->join ? clock->join(slot) : 0;
+  int result = clock->join ? clock->join(slot, settings) : 0;
   if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
-  if (slot->signal != 0) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
+  if (onstack_clock_signals(slot)) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
     onstack_store_relaxed(&slot->process_clock, NULL);
@@ -184,7 +183,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
-  if (slot->signal == 0) return;
+  if (!onstack_clock_signals(slot)) return;
   onstack_threads_count_missing(slot);
   if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(slot->signal);

@@ -87,8 +87,7 @@ typedef struct onstack_slot {
   onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
   onstack_lost lost[ONSTACK_KINDS];
   uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
-  uint32_t objects;                /* heap: sampled allocations in use that are tracked */
-  uint64_t object_base;            /* heap: a sample's object is this, and its position in the ring, and 1 */
+  uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
 } onstack_slot;
