@@ -3070,9 +3070,9 @@ ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint
 /* ---- core/src/base/code_source.h ---- */
 /*
  * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
- * through it, what it is called, and hears when it comes and goes. Its functions run in three contexts, so those of a
- * variant lie in three files of one name; handler/unwind/code_source.c chooses the variant. Each function may be NULL but
- * the first.
+ * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
+ * in three files. Each may be NULL but the first. handler/unwind/code_source.c chooses the variant: one for the process.
+ * Names by what engines write or register, whoever walks their code, are profile/generated/name_source.h's.
  *
  * A variant that knows some of the code leaves the rest to handler/unwind/code_source_frame_pointers.c.
  */
@@ -19371,6 +19371,11 @@ typedef struct onstack_generated_item {
   uint32_t number;
 } onstack_generated_item;
 
+/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
+   now. */
+ONSTACK_INTERNAL bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                           size_t number, uint64_t *real);
+
 /* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
 ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
                                                onstack_generated_item **items, size_t *count);
@@ -19423,9 +19428,6 @@ ONSTACK_INTERNAL bool onstack_kept_batch_begin(onstack_kept_batch *batch, onstac
 ONSTACK_INTERNAL void onstack_kept_batch_ask(onstack_kept_batch *batch);
 ONSTACK_INTERNAL void onstack_kept_batch_store(const onstack_kept_batch *batch, onstack_kept_names *kept);
 ONSTACK_INTERNAL void onstack_kept_batch_end(onstack_kept_batch *batch);
-
-/* Names addresses without a name by a copy of the items. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_kept_names_give(const onstack_kept_name *items, size_t count, onstack_symbol_table *table);
 
 #endif
 
@@ -20757,18 +20759,6 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *tab
 /* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
-/* Where the names of code that no module describes come from; NULL: nobody knows. The session sets it. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
-
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-ONSTACK_INTERNAL bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table,
-                                                             const onstack_profile_maps *maps, size_t number,
-                                                             uint64_t *real);
-
-/* Names addresses without a name that lie in no program or library by that source. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
 /* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
@@ -20778,8 +20768,6 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *t
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define SYMBOLIZE_SOURCE_NAME 512u
 
 /* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
 static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
@@ -20862,30 +20850,6 @@ int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_
     error = symbolize_mapping(table, mapping, items + first, next - first);
   }
   free(items);
-  return error;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
-
-bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                            size_t number, uint64_t *real) {
-  const uint64_t address = table->addresses[number];
-  if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
-  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-  return !library && onstack_profile_maps_is_now(maps, address, real);
-}
-
-int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  char name[SYMBOLIZE_SOURCE_NAME];
-  int error = 0;
-  if (!source || !source->symbol) return 0;
-  for (size_t i = 0; error == 0 && i < table->count; i++) {
-    uint64_t real;
-    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
-    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
-  }
   return error;
 }
 
@@ -21154,6 +21118,63 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
   return error;
 }
 
+/* ---- core/src/profile/generated/code_source_names.c ---- */
+/* Names by whoever knows how to walk the code (base/code_source.h). */
+/* ---- core/src/profile/generated/name_source.h ---- */
+/*
+ * The seam for names of generated code: each way in which an engine says what its code is called is a variant in a file of its
+ * own, and a row in name_source.c, whose order is that of trust. What the variants share is in generated.h.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
+#define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
+
+struct onstack_kept_name; /* profile/generated/kept_names.h */
+
+/* What there is to go by. */
+typedef struct onstack_name_context {
+  const onstack_profile_maps *maps;
+  const struct onstack_kept_name *kept; /* a copy of the profile's */
+  size_t kept_count;
+} onstack_name_context;
+
+typedef struct onstack_name_source {
+  const char *name;
+  /* Names addresses of the table that have no name yet and lie in no program or library. A source that says nothing, or
+     nonsense, names nothing. Without a lock. Errors: -ENOMEM. */
+  int (*give)(onstack_symbol_table *table, const onstack_name_context *context);
+} onstack_name_source;
+
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_code_source; /* whoever knows how to walk it */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;     /* files for perf, with lines */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_kept;        /* what was registered when it ran */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_gdb_jit;     /* what is registered for debuggers now */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map;    /* files for perf, without lines */
+
+/* By all of them. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context);
+
+/* The source of code that is in use (handler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
+ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
+
+static int code_source_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
+  char name[ONSTACK_GENERATED_NAME];
+  int error = 0;
+  if (!source || !source->symbol) return 0;
+  for (size_t i = 0; error == 0 && i < table->count; i++) {
+    uint64_t real;
+    if (!onstack_generated_is(table, context->maps, i, &real)) continue;
+    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
+  }
+  return error;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {"code source", code_source_give};
+
 /* ---- core/src/profile/generated/gdb_jit.c ---- */
 /* ---- core/src/profile/generated/gdb_jit.h ---- */
 /*
@@ -21165,14 +21186,11 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
 #define ONSTACK_PROFILE_GENERATED_GDB_JIT_H
 
 /*
- * Names addresses without a name that lie in no program or library, by what is registered now: code that is gone has no
- * name there any more (kept_names.h has it). The compilers change the list while it is read, under a lock that is not ours.
- * So it is copied, and an image counts only if the list held it before and after it was read. Errors: -ENOMEM.
+ * Answers queries of addresses as the process has them, sorted and without names, by what is registered now: code that is gone
+ * has no name there any more (kept_names.h has it). The compilers change the list while it is read, under a lock that is not
+ * ours. So it is copied, and an image counts only if the list held it before and after it was read. `engines`, beside the
+ * queries, gets the names of modules, which are those of `maps`. Returns how many images were skipped, or -ENOMEM.
  */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-/* The same for queries of addresses as the process has them, sorted and without names; `engines`, beside them, gets the names
-   of modules, which are those of `maps`. Returns how many images were skipped, or -ENOMEM. */
 ONSTACK_INTERNAL int onstack_gdb_jit_find(const onstack_profile_maps *maps, onstack_elf_query *queries, const char **engines,
                                           size_t count, onstack_profile_arena *names);
 
@@ -21374,14 +21392,16 @@ static int gdb_jit_name(onstack_symbol_table *table, const onstack_profile_maps 
   return result < 0 ? result : 0;
 }
 
-int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+static int gdb_jit_give(onstack_symbol_table *table, const onstack_name_context *context) {
   onstack_generated_item *items;
   size_t count;
-  int error = onstack_generated_collect(table, maps, &items, &count);
-  if (error == 0 && count > 0) error = gdb_jit_name(table, maps, items, count);
+  int error = onstack_generated_collect(table, context->maps, &items, &count);
+  if (error == 0 && count > 0) error = gdb_jit_name(table, context->maps, items, count);
   free(items);
   return error;
 }
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_gdb_jit = {"gdb_jit", gdb_jit_give};
 
 /* ---- core/src/profile/generated/gdb_jit_places.c ---- */
 
@@ -21447,6 +21467,15 @@ uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps, const onst
 #include <stdlib.h>
 #include <string.h>
 
+bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
+                          uint64_t *real) {
+  const uint64_t address = table->addresses[number];
+  if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
+  const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
+  return !library && onstack_profile_maps_is_now(maps, address, real);
+}
+
 static int generated_compare(const void *a, const void *b) {
   const onstack_generated_item *left = a, *right = b;
   return left->address < right->address ? -1 : left->address > right->address;
@@ -21459,7 +21488,7 @@ int onstack_generated_collect(const onstack_symbol_table *table, const onstack_p
   if (!*items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
-    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
+    if (!onstack_generated_is(table, maps, i, &real)) continue;
     (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), generated_compare);
@@ -21498,22 +21527,14 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
 }
 
 /* ---- core/src/profile/generated/jitdump.c ---- */
-/* ---- core/src/profile/generated/jitdump.h ---- */
 /*
  * Names and lines of generated code as compilers at run time dump them for perf: jit-PID.dump, a file of records (Linux,
  * tools/perf/Documentation/jitdump-specification.txt) that its writer keeps mapped, so that it can be found. wasmtime with
  * ProfilingStrategy::JitDump, node --perf-prof, LLVM's perf listener, Java's libperf-jvmti and others do.
+ *
+ * Of records that hold an address the last one counts: it is the newest, and code that is gone since keeps its name. Only a
+ * file that is ours is read.
  */
-#ifndef ONSTACK_PROFILE_GENERATED_JITDUMP_H
-#define ONSTACK_PROFILE_GENERATED_JITDUMP_H
-
-/*
- * Names addresses without a name that lie in no program or library. Of records that hold an address the last one counts: it
- * is the newest, and code that is gone since keeps its name. Only a file that is ours is read. Errors: -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21822,7 +21843,8 @@ static int jitdump_open(const onstack_profile_mapping *mapping, uint64_t *size) 
   return -1;
 }
 
-int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_profile_maps *maps = context->maps;
   int error = 0;
   uint32_t files = 0;
   for (size_t i = 0; error == 0 && i < maps->count && files < JITDUMP_FILES; i++) {
@@ -21835,6 +21857,8 @@ int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onst
   }
   return error;
 }
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {"jitdump", jitdump_read_and_give};
 
 /* ---- core/src/profile/generated/kept_names.c ---- */
 
@@ -21920,9 +21944,10 @@ void onstack_kept_batch_end(onstack_kept_batch *batch) {
   free(batch->engines);
 }
 
-int onstack_kept_names_give(const onstack_kept_name *items, size_t count, onstack_symbol_table *table) {
+static int kept_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_kept_name *items = context->kept;
   int error = 0;
-  for (size_t i = 0; error == 0 && i < count; i++) {
+  for (size_t i = 0; error == 0 && i < context->kept_count; i++) {
     const onstack_symbol_line line = {.name = items[i].name};
     const uint32_t number = line.name ? onstack_profile_symbols_number(table, items[i].address) : ONSTACK_PROFILE_HASH_NONE;
     if (number == ONSTACK_PROFILE_HASH_NONE || table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) continue;
@@ -21931,23 +21956,28 @@ int onstack_kept_names_give(const onstack_kept_name *items, size_t count, onstac
   return error;
 }
 
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_kept = {"kept names", kept_give};
+
+/* ---- core/src/profile/generated/name_source.c ---- */
+
+int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
+                                                   &onstack_name_source_kept, &onstack_name_source_gdb_jit,
+                                                   &onstack_name_source_perf_map};
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
+  return error;
+}
+
 /* ---- core/src/profile/generated/perf_map.c ---- */
-/* ---- core/src/profile/generated/perf_map.h ---- */
 /*
  * Names of generated code as compilers at run time write them for perf: lines "START SIZE NAME", in hexadecimal, in
  * /tmp/perf-PID.map (Linux, tools/perf/Documentation/jit-interface.txt). node --perf-basic-prof, Java's jcmd
  * Compiler.perfmap, LuaJIT, wasmtime and others do.
+ *
+ * Of lines that hold an address the last one counts: it is the newest. Everybody may write to that directory: a file of
+ * somebody else's, or a link, is not read.
  */
-#ifndef ONSTACK_PROFILE_GENERATED_PERF_MAP_H
-#define ONSTACK_PROFILE_GENERATED_PERF_MAP_H
-
-/*
- * Names addresses without a name that lie in no program or library. Of lines that hold an address the last one counts: it is
- * the newest. Everybody may write to that directory: a file of somebody else's, or a link, is not read. Errors: -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22041,7 +22071,8 @@ static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
   return error;
 }
 
-int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+static int perf_map_read_and_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_profile_maps *maps = context->maps;
   perf_map map = {.items = NULL};
   int error = perf_map_collect(&map, table, maps);
   const int descriptor = error == 0 && map.count > 0 ? perf_map_open() : -1;
@@ -22055,6 +22086,8 @@ int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const ons
   free(map.items);
   return error;
 }
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {"perf_map", perf_map_read_and_give};
 
 /* ---- core/src/profile/hash_index.c ---- */
 
@@ -24825,17 +24858,14 @@ static int report_name_unknown(onstack_symbol_table *symbols) {
 
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
+  const onstack_name_context generated = {maps, report->view.names, report->view.name_count};
   int error = report_collect_addresses(report);
   if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
-    if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
-    if (error == 0) error = onstack_profile_symbolize_by_jitdump(&report->symbols, maps);
-    if (error == 0) error = onstack_kept_names_give(report->view.names, report->view.name_count, &report->symbols);
-    if (error == 0) error = onstack_profile_symbolize_by_gdb_jit(&report->symbols, maps);
-    if (error == 0) error = onstack_profile_symbolize_by_perf_map(&report->symbols, maps);
+    if (error == 0) error = onstack_name_sources_give(&report->symbols, &generated);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }
   if (error == 0 && (report->symbolized || always_names)) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
- * through it, what it is called, and hears when it comes and goes. Its functions run in three contexts, so those of a
- * variant lie in three files of one name; handler/unwind/code_source.c chooses the variant. Each function may be NULL but
- * the first.
+ * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
+ * in three files. Each may be NULL but the first. handler/unwind/code_source.c chooses the variant: one for the process.
+ * Names by what engines write or register, whoever walks their code, are profile/generated/name_source.h's.
  *
  * A variant that knows some of the code leaves the rest to handler/unwind/code_source_frame_pointers.c.
  */

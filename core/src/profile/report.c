@@ -5,9 +5,7 @@
 #include "base/sized.h"
 #include "profile/elf/demangle.h"
 #include "profile/elf/symbolize.h"
-#include "profile/generated/gdb_jit.h"
-#include "profile/generated/jitdump.h"
-#include "profile/generated/perf_map.h"
+#include "profile/generated/name_source.h"
 #include "profile/interpreted.h"
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
@@ -48,17 +46,14 @@ static int report_name_unknown(onstack_symbol_table *symbols) {
 
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
+  const onstack_name_context generated = {maps, report->view.names, report->view.name_count};
   int error = report_collect_addresses(report);
   if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
-    if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
-    if (error == 0) error = onstack_profile_symbolize_by_jitdump(&report->symbols, maps);
-    if (error == 0) error = onstack_kept_names_give(report->view.names, report->view.name_count, &report->symbols);
-    if (error == 0) error = onstack_profile_symbolize_by_gdb_jit(&report->symbols, maps);
-    if (error == 0) error = onstack_profile_symbolize_by_perf_map(&report->symbols, maps);
+    if (error == 0) error = onstack_name_sources_give(&report->symbols, &generated);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }
   if (error == 0 && (report->symbolized || always_names)) {

@@ -3,7 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/interpreted.h"
-#include "profile/elf/symbolize.h"
+#include "profile/generated/name_source.h"
 #include "profile/truncation.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 #include "control/tick/threads.h"
 #include "session/start.h"
 #include "handler/unwind/code_source.h"
-#include "profile/elf/symbolize.h"
+#include "profile/generated/name_source.h"
 
 #include <errno.h>
 #include <stdlib.h>

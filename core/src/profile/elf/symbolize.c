@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/elf/symbolize.h"
 
-#include "base/atomics.h"
 #include "base/exceptions.h"
 #include "base/interpreted.h"
 #include "profile/elf/elf_module.h"
@@ -11,8 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define SYMBOLIZE_SOURCE_NAME 512u
 
 /* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
 static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
@@ -95,30 +92,6 @@ int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_
     error = symbolize_mapping(table, mapping, items + first, next - first);
   }
   free(items);
-  return error;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
-
-bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                            size_t number, uint64_t *real) {
-  const uint64_t address = table->addresses[number];
-  if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
-  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-  return !library && onstack_profile_maps_is_now(maps, address, real);
-}
-
-int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  char name[SYMBOLIZE_SOURCE_NAME];
-  int error = 0;
-  if (!source || !source->symbol) return 0;
-  for (size_t i = 0; error == 0 && i < table->count; i++) {
-    uint64_t real;
-    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
-    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
-  }
   return error;
 }
 

@@ -3,7 +3,6 @@
 #ifndef ONSTACK_PROFILE_ELF_SYMBOLIZE_H
 #define ONSTACK_PROFILE_ELF_SYMBOLIZE_H
 
-#include "base/code_source.h"
 #include "profile/maps/maps.h"
 #include "profile/elf/symbol_table.h"
 
@@ -17,18 +16,6 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *tab
 
 /* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-/* Where the names of code that no module describes come from; NULL: nobody knows. The session sets it. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
-
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-ONSTACK_INTERNAL bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table,
-                                                             const onstack_profile_maps *maps, size_t number,
-                                                             uint64_t *real);
-
-/* Names addresses without a name that lie in no program or library by that source. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
 /* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);

@@ -6,6 +6,7 @@
 #include "profile/elf/elf_symbols.h"
 #include "profile/generated/gdb_jit_places.h"
 #include "profile/generated/generated.h"
+#include "profile/generated/name_source.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -191,11 +192,13 @@ static int gdb_jit_name(onstack_symbol_table *table, const onstack_profile_maps 
   return result < 0 ? result : 0;
 }
 
-int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+static int gdb_jit_give(onstack_symbol_table *table, const onstack_name_context *context) {
   onstack_generated_item *items;
   size_t count;
-  int error = onstack_generated_collect(table, maps, &items, &count);
-  if (error == 0 && count > 0) error = gdb_jit_name(table, maps, items, count);
+  int error = onstack_generated_collect(table, context->maps, &items, &count);
+  if (error == 0 && count > 0) error = gdb_jit_name(table, context->maps, items, count);
   free(items);
   return error;
 }
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_gdb_jit = {"gdb_jit", gdb_jit_give};

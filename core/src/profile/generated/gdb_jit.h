@@ -12,14 +12,11 @@
 #include "profile/maps/maps.h"
 
 /*
- * Names addresses without a name that lie in no program or library, by what is registered now: code that is gone has no
- * name there any more (kept_names.h has it). The compilers change the list while it is read, under a lock that is not ours.
- * So it is copied, and an image counts only if the list held it before and after it was read. Errors: -ENOMEM.
+ * Answers queries of addresses as the process has them, sorted and without names, by what is registered now: code that is gone
+ * has no name there any more (kept_names.h has it). The compilers change the list while it is read, under a lock that is not
+ * ours. So it is copied, and an image counts only if the list held it before and after it was read. `engines`, beside the
+ * queries, gets the names of modules, which are those of `maps`. Returns how many images were skipped, or -ENOMEM.
  */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-/* The same for queries of addresses as the process has them, sorted and without names; `engines`, beside them, gets the names
-   of modules, which are those of `maps`. Returns how many images were skipped, or -ENOMEM. */
 ONSTACK_INTERNAL int onstack_gdb_jit_find(const onstack_profile_maps *maps, onstack_elf_query *queries, const char **engines,
                                           size_t count, onstack_profile_arena *names);
 

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/generated/generated.h"
 
-#include "profile/elf/symbolize.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
+                          uint64_t *real) {
+  const uint64_t address = table->addresses[number];
+  if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
+  const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
+  return !library && onstack_profile_maps_is_now(maps, address, real);
+}
 
 static int generated_compare(const void *a, const void *b) {
   const onstack_generated_item *left = a, *right = b;
@@ -19,7 +26,7 @@ int onstack_generated_collect(const onstack_symbol_table *table, const onstack_p
   if (!*items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
-    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
+    if (!onstack_generated_is(table, maps, i, &real)) continue;
     (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), generated_compare);

@@ -16,6 +16,11 @@ typedef struct onstack_generated_item {
   uint32_t number;
 } onstack_generated_item;
 
+/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
+   now. */
+ONSTACK_INTERNAL bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                           size_t number, uint64_t *real);
+
 /* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
 ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
                                                onstack_generated_item **items, size_t *count);

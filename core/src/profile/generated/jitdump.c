@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "profile/generated/jitdump.h"
-
+/*
+ * Names and lines of generated code as compilers at run time dump them for perf: jit-PID.dump, a file of records (Linux,
+ * tools/perf/Documentation/jitdump-specification.txt) that its writer keeps mapped, so that it can be found. wasmtime with
+ * ProfilingStrategy::JitDump, node --perf-prof, LLVM's perf listener, Java's libperf-jvmti and others do.
+ *
+ * Of records that hold an address the last one counts: it is the newest, and code that is gone since keeps its name. Only a
+ * file that is ours is read.
+ */
 #include "profile/generated/generated.h"
+#include "profile/generated/name_source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -310,7 +317,8 @@ static int jitdump_open(const onstack_profile_mapping *mapping, uint64_t *size) 
   return -1;
 }
 
-int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_profile_maps *maps = context->maps;
   int error = 0;
   uint32_t files = 0;
   for (size_t i = 0; error == 0 && i < maps->count && files < JITDUMP_FILES; i++) {
@@ -323,3 +331,5 @@ int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onst
   }
   return error;
 }
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {"jitdump", jitdump_read_and_give};

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "profile/generated/gdb_jit.h"
+#include "profile/generated/name_source.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,9 +87,10 @@ void onstack_kept_batch_end(onstack_kept_batch *batch) {
   free(batch->engines);
 }
 
-int onstack_kept_names_give(const onstack_kept_name *items, size_t count, onstack_symbol_table *table) {
+static int kept_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_kept_name *items = context->kept;
   int error = 0;
-  for (size_t i = 0; error == 0 && i < count; i++) {
+  for (size_t i = 0; error == 0 && i < context->kept_count; i++) {
     const onstack_symbol_line line = {.name = items[i].name};
     const uint32_t number = line.name ? onstack_profile_symbols_number(table, items[i].address) : ONSTACK_PROFILE_HASH_NONE;
     if (number == ONSTACK_PROFILE_HASH_NONE || table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) continue;
@@ -96,3 +98,5 @@ int onstack_kept_names_give(const onstack_kept_name *items, size_t count, onstac
   }
   return error;
 }
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_kept = {"kept names", kept_give};

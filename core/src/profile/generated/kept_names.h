@@ -49,7 +49,4 @@ ONSTACK_INTERNAL void onstack_kept_batch_ask(onstack_kept_batch *batch);
 ONSTACK_INTERNAL void onstack_kept_batch_store(const onstack_kept_batch *batch, onstack_kept_names *kept);
 ONSTACK_INTERNAL void onstack_kept_batch_end(onstack_kept_batch *batch);
 
-/* Names addresses without a name by a copy of the items. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_kept_names_give(const onstack_kept_name *items, size_t count, onstack_symbol_table *table);
-
 #endif

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "profile/generated/perf_map.h"
-
+/*
+ * Names of generated code as compilers at run time write them for perf: lines "START SIZE NAME", in hexadecimal, in
+ * /tmp/perf-PID.map (Linux, tools/perf/Documentation/jit-interface.txt). node --perf-basic-prof, Java's jcmd
+ * Compiler.perfmap, LuaJIT, wasmtime and others do.
+ *
+ * Of lines that hold an address the last one counts: it is the newest. Everybody may write to that directory: a file of
+ * somebody else's, or a link, is not read.
+ */
 #include "profile/generated/generated.h"
+#include "profile/generated/name_source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +102,8 @@ static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
   return error;
 }
 
-int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+static int perf_map_read_and_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_profile_maps *maps = context->maps;
   perf_map map = {.items = NULL};
   int error = perf_map_collect(&map, table, maps);
   const int descriptor = error == 0 && map.count > 0 ? perf_map_open() : -1;
@@ -109,3 +117,5 @@ int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const ons
   free(map.items);
   return error;
 }
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {"perf_map", perf_map_read_and_give};

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The seam for names of generated code: each way in which an engine says what its code is called is a variant in a file of its
+ * own, and a row in name_source.c, whose order is that of trust. What the variants share is in generated.h.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
+#define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
+
+#include "base/code_source.h"
+#include "profile/elf/symbol_table.h"
+#include "profile/maps/maps.h"
+
+struct onstack_kept_name; /* profile/generated/kept_names.h */
+
+/* What there is to go by. */
+typedef struct onstack_name_context {
+  const onstack_profile_maps *maps;
+  const struct onstack_kept_name *kept; /* a copy of the profile's */
+  size_t kept_count;
+} onstack_name_context;
+
+typedef struct onstack_name_source {
+  const char *name;
+  /* Names addresses of the table that have no name yet and lie in no program or library. A source that says nothing, or
+     nonsense, names nothing. Without a lock. Errors: -ENOMEM. */
+  int (*give)(onstack_symbol_table *table, const onstack_name_context *context);
+} onstack_name_source;
+
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_code_source; /* whoever knows how to walk it */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;     /* files for perf, with lines */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_kept;        /* what was registered when it ran */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_gdb_jit;     /* what is registered for debuggers now */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map;    /* files for perf, without lines */
+
+/* By all of them. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context);
+
+/* The source of code that is in use (handler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
+ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
+
+#endif
