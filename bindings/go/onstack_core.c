@@ -3067,7 +3067,7 @@ ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 #define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 
-/* ---- core/src/base/code_source.h ---- */
+/* ---- core/src/base/code_source_ops.h ---- */
 /*
  * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
  * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
@@ -3076,8 +3076,8 @@ ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint
  *
  * A variant that knows some of the code leaves the rest to handler/unwind/code_source_frame_pointers.c.
  */
-#ifndef ONSTACK_BASE_CODE_SOURCE_H
-#define ONSTACK_BASE_CODE_SOURCE_H
+#ifndef ONSTACK_BASE_CODE_SOURCE_OPS_H
+#define ONSTACK_BASE_CODE_SOURCE_OPS_H
 
 struct onstack_memory;
 
@@ -6501,7 +6501,7 @@ ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint
 
 /* ---- core/src/handler/unwind/code_source.c ---- */
 /* ---- core/src/handler/unwind/code_source.h ---- */
-/* The walkers' side of base/code_source.h. */
+/* The walkers' side of base/code_source_ops.h. */
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
 #define ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
 
@@ -7608,7 +7608,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (handler/unwind/go_stack.h, the kinds of Go functions in handler/unwind/code_map.h)
- *   generated code   as its source knows (base/code_source.h): by default frame pointers, as in modules without any
+ *   generated code   as its source knows (base/code_source_ops.h): by default frame pointers, as in modules without any
  *                    .eh_frame; where their chain ends there is more above
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
@@ -7621,10 +7621,10 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
-/* ---- core/src/handler/unwind/rules/generated.h ---- */
+/* ---- core/src/handler/unwind/rules/undescribed.h ---- */
 /* The part of unwinder_rules.c for code that no module describes; included there and nowhere else. */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
-#define ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_UNDESCRIBED_H
+#define ONSTACK_HANDLER_UNWIND_RULES_UNDESCRIBED_H
 
 /* ---- core/src/handler/unwind/rules/cursor.h ---- */
 /*
@@ -21119,7 +21119,7 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
 }
 
 /* ---- core/src/profile/generated/code_source_names.c ---- */
-/* Names by whoever knows how to walk the code (base/code_source.h). */
+/* Names by whoever knows how to walk the code (base/code_source_ops.h). */
 /* ---- core/src/profile/generated/name_source.h ---- */
 /*
  * The seam for names of generated code: each way in which an engine says what its code is called is a variant in a file of its
@@ -22217,11 +22217,11 @@ void onstack_profile_held_release(onstack_profile_held *held) {
   *held = (onstack_profile_held){0};
 }
 
-/* ---- core/src/profile/interpreted.c ---- */
-/* ---- core/src/profile/interpreted.h ---- */
+/* ---- core/src/profile/interpreted_lines.c ---- */
+/* ---- core/src/profile/interpreted_lines.h ---- */
 /* Frames of interpreted languages in a profile: their names are asked for when it is written, symbolized or not. */
-#ifndef ONSTACK_PROFILE_INTERPRETED_H
-#define ONSTACK_PROFILE_INTERPRETED_H
+#ifndef ONSTACK_PROFILE_INTERPRETED_LINES_H
+#define ONSTACK_PROFILE_INTERPRETED_LINES_H
 
 /* onstack_interpreted_describe, set by the first session; NULL: there has been none (publish / observe). */
 ONSTACK_INTERNAL_DATA int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);

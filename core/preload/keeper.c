@@ -9,7 +9,7 @@
 #include "handler/tick/own_threads.h"
 #include "preload/guard.h"
 #include "preload/complain.h"
-#include "preload/dump.h"
+#include "preload/stderr_dump.h"
 #include "preload/sampling.h"
 #include "preload/detached_thread.h"
 
@@ -32,7 +32,7 @@
 
 /* Written by who asks and read by the keeper, and the other way round; reset in the child of a fork. */
 static struct {
-  const onstack_settings_of_preload *settings;
+  const onstack_environment *settings;
   onstack_kernel_sigset mask; /* of the thread that made the keeper */
   int32_t pid;                /* 0: no keeper */
   int32_t tid;                /* the keeper's; 0: it has not run yet */
@@ -182,7 +182,7 @@ static void *keeper_main(void *argument) {
   return NULL;
 }
 
-void onstack_keeper_start(const onstack_settings_of_preload *settings) {
+void onstack_keeper_start(const onstack_environment *settings) {
   keeper.settings = settings;
   if (!keeper.mark) keeper.mark = onstack_wiped_word();
   if (keeper.mark) onstack_store_relaxed(keeper.mark, 1u);
@@ -251,7 +251,7 @@ void onstack_keeper_end(uint32_t seconds, bool at_once) {
 }
 
 void onstack_keeper_forget(void) {
-  const onstack_settings_of_preload *settings = keeper.settings;
+  const onstack_environment *settings = keeper.settings;
   uint32_t *mark = keeper.mark;
   memset(&keeper, 0, sizeof(keeper));
   keeper.settings = settings;

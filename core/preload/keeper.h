@@ -12,10 +12,10 @@
 #ifndef ONSTACK_PRELOAD_KEEPER_H
 #define ONSTACK_PRELOAD_KEEPER_H
 
-#include "preload/settings.h"
+#include "preload/environment.h"
 
 /* Makes the thread; `settings` live for ever. A failure is reported on stderr. Context: constructor, child of a fork. */
-ONSTACK_INTERNAL void onstack_keeper_start(const onstack_settings_of_preload *settings);
+ONSTACK_INTERNAL void onstack_keeper_start(const onstack_environment *settings);
 
 /* Flips sampling on or off. Signal-safe. */
 ONSTACK_INTERNAL void onstack_keeper_toggle(void);

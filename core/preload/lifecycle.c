@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static onstack_settings_of_preload lifecycle_settings;
+static onstack_environment lifecycle_settings;
 static int32_t lifecycle_owner; /* the process whose constructor ran: its exec stays the same process */
 static bool lifecycle_forked;   /* a child that wants a keeper and has none yet */
 static pthread_key_t lifecycle_first;
@@ -46,7 +46,7 @@ static bool lifecycle_listen(const char *name, int signal, bool ignored, sighand
   return false;
 }
 
-static bool lifecycle_listen_all(const onstack_settings_of_preload *settings) {
+static bool lifecycle_listen_all(const onstack_environment *settings) {
   return lifecycle_listen("CPUPROFILESIGNAL", settings->toggle, false, &lifecycle_before.toggle) &&
          lifecycle_listen("ONSTACK_DUMP_SIGNAL", settings->dump, true, &lifecycle_before.dump);
 }
@@ -115,7 +115,7 @@ char *const *onstack_lifecycle_before_exec(char *const given[]) {
   if (!lifecycle_settings.kept_out) return given; /* nothing was emptied */
   void *made = mmap(NULL, lifecycle_bytes(given), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (made == MAP_FAILED) return given;
-  onstack_settings_environment(&lifecycle_settings, saved, given, made);
+  onstack_environment_for_exec(&lifecycle_settings, saved, given, made);
   return made;
 }
 
@@ -128,10 +128,10 @@ void onstack_lifecycle_failed_exec(char *const given[], char *const made[]) {
 static void lifecycle_quick_exit(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS, false); }
 
 __attribute__((constructor)) static void lifecycle_begin(void) {
-  onstack_settings_of_preload *settings = &lifecycle_settings;
+  onstack_environment *settings = &lifecycle_settings;
   int saved = errno;
   onstack_next_find();
-  if (onstack_settings_read(settings) && settings->wanted && lifecycle_listen_all(settings)) {
+  if (onstack_environment_read(settings) && settings->wanted && lifecycle_listen_all(settings)) {
     lifecycle_owner = onstack_sys_getpid();
     if (settings->profile[0]) onstack_host_action_begin();
     pthread_atfork(NULL, NULL, lifecycle_fork_child);

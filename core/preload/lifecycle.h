@@ -18,7 +18,7 @@ ONSTACK_INTERNAL void onstack_lifecycle_save(void);
 
 /*
  * Before this process becomes another program: writes the profile so far. Returns the environment for it, as
- * onstack_settings_environment makes it; `given` itself where nothing is changed. Async-signal-safe.
+ * onstack_environment_for_exec makes it; `given` itself where nothing is changed. Async-signal-safe.
  */
 ONSTACK_INTERNAL char *const *onstack_lifecycle_before_exec(char *const given[]);
 

@@ -39,7 +39,7 @@ bool onstack_sampling_is_on(void) { return onstack_load_relaxed(&sampling.on); }
 
 static const char *sampling_text(int code) { return code > -4096 ? strerror(-code) : onstack_strerror(code); }
 
-static void sampling_complain(const onstack_settings_of_preload *settings, int code) {
+static void sampling_complain(const onstack_environment *settings, int code) {
   const char *text = sampling_text(code);
   if (code == ONSTACK_E_UNWINDER)
     onstack_complain("ONSTACK_UNWINDER=%s: %s; this process is not profiled", settings->unwinder, text);
@@ -78,7 +78,7 @@ static uint64_t sampling_ticks_before(void) {
   return all > own ? (all - own + random % stats.period_ns) / stats.period_ns : 0;
 }
 
-int onstack_sampling_start(const onstack_settings_of_preload *settings, int number) {
+int onstack_sampling_start(const onstack_environment *settings, int number) {
   const onstack_profile_options kept = {.size = sizeof(kept),
                                         .timeline_bytes = settings->timeline ? ONSTACK_TIMELINE_BYTES : 0};
   onstack_options options;
@@ -113,7 +113,7 @@ static void sampling_complain_of_file(const char *what, const char *name, int co
 }
 
 /* `error` is the first thing that went wrong, as -errno or a code of the library's. */
-static int sampling_write(sampling_writer *writer, const onstack_settings_of_preload *settings, bool ask_malloc) {
+static int sampling_write(sampling_writer *writer, const onstack_environment *settings, bool ask_malloc) {
   int error = onstack_new_file_name(settings->profile, sampling.number, writer->name);
   if (error < 0) return error;
   error = onstack_new_file_begin(&writer->output, writer->name);
@@ -140,7 +140,7 @@ static int sampling_write(sampling_writer *writer, const onstack_settings_of_pre
 }
 
 /* `last`: what goes wrong is told. */
-static int sampling_write_file(const onstack_settings_of_preload *settings, bool last, bool ask_malloc) {
+static int sampling_write_file(const onstack_environment *settings, bool last, bool ask_malloc) {
   sampling_writer *writer = malloc(sizeof(*writer));
   if (writer) writer->name[0] = 0;
   int error = writer ? sampling_write(writer, settings, ask_malloc) : -ENOMEM;
@@ -160,7 +160,7 @@ static uint64_t sampling_count(void) {
   return count;
 }
 
-bool onstack_sampling_save(const onstack_settings_of_preload *settings) {
+bool onstack_sampling_save(const onstack_environment *settings) {
   if (!sampling.on) return false;
   onstack_session_poll(sampling.session, 0);
   uint64_t samples = sampling_count();
@@ -170,7 +170,7 @@ bool onstack_sampling_save(const onstack_settings_of_preload *settings) {
   return sampling.written > 0;
 }
 
-int onstack_sampling_tell(const onstack_settings_of_preload *settings) {
+int onstack_sampling_tell(const onstack_environment *settings) {
   if (settings->status[0] == 0 || !sampling.session) return 0;
   return onstack_status_write(settings->status, sampling.session, sampling.before, !sampling.on);
 }
@@ -194,7 +194,7 @@ static void sampling_complain_of_loss(void) {
     sampling_complain_of_nothing(&stats);
 }
 
-void onstack_sampling_end(const onstack_settings_of_preload *settings, bool ask_malloc) {
+void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc) {
   bool empty_wanted = !onstack_new_file_has_pid(settings->profile) && !settings->successor;
   if (sampling.session) onstack_session_stop(sampling.session);
   onstack_store_relaxed(&sampling.on, 0u);

@@ -6,21 +6,21 @@
 #ifndef ONSTACK_PRELOAD_SAMPLING_H
 #define ONSTACK_PRELOAD_SAMPLING_H
 
-#include "preload/settings.h"
+#include "preload/environment.h"
 
 /* Starts sampling into file `number` (-1: the only one). A failure is reported on stderr. Returns 0 or the code. */
-ONSTACK_INTERNAL int onstack_sampling_start(const onstack_settings_of_preload *settings, int number);
+ONSTACK_INTERNAL int onstack_sampling_start(const onstack_environment *settings, int number);
 
 /* True between a start that succeeded and the end. Any thread. */
 ONSTACK_INTERNAL bool onstack_sampling_is_on(void);
 
 /* Writes what there is so far, and goes on. A failure stays silent: the end tells it. Nothing is written without
    samples. Returns true if a profile was written. */
-ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_settings_of_preload *settings);
+ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_environment *settings);
 
 /* Replaces the status file, if one is asked for; with what each module lost, once sampling has ended. 0 or what went wrong,
    which stays silent here: the end tells it. */
-ONSTACK_INTERNAL int onstack_sampling_tell(const onstack_settings_of_preload *settings);
+ONSTACK_INTERNAL int onstack_sampling_tell(const onstack_environment *settings);
 
 /*
  * Stops, writes profile and status, frees. What cannot be written is reported on stderr, in one line, and so is why a
@@ -28,7 +28,7 @@ ONSTACK_INTERNAL int onstack_sampling_tell(const onstack_settings_of_preload *se
  * samples is written too, but not among many (with "%p": a shell's children would leave hundreds of them).
  * Also where nothing was started: then there is an empty profile. `ask_malloc`: as onstack_memory_text_write; saves do not.
  */
-ONSTACK_INTERNAL void onstack_sampling_end(const onstack_settings_of_preload *settings, bool ask_malloc);
+ONSTACK_INTERNAL void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc);
 
 /* In the child of a fork: the parent's session and profile are forgotten. They may be in any state, so they are given
    up rather than freed. Async-signal-safe. */

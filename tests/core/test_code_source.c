@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A source of code that no module describes (base/code_source.h): asked to step, to name, and told of ranges. */
+/* A source of code that no module describes (base/code_source_ops.h): asked to step, to name, and told of ranges. */
 #include "support.h"
 
 #include "control/unwind/code_map_update.h"

@@ -8,7 +8,7 @@
  */
 #include "fuzz.h"
 
-#include "preload/settings.c" /* its list of what was kept */
+#include "preload/environment.c" /* its list of what was kept */
 
 #include <stdarg.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ static void check_name(const char *name, bool may_be_empty) {
   }
 }
 
-static void check_settings(const onstack_settings_of_preload *settings) {
+static void check_settings(const onstack_environment *settings) {
   fuzz_check(complaints == 0);
   fuzz_check(settings->frequency <= ONSTACK_MAX_FREQUENCY);
   fuzz_check(settings->clock <= ONSTACK_CLOCK_WALL_SIGNAL);
@@ -83,14 +83,14 @@ static void check_settings(const onstack_settings_of_preload *settings) {
   check_name(settings->status, true);
 }
 
-static bool read_all(char **variables, onstack_settings_of_preload *settings) {
+static bool read_all(char **variables, onstack_environment *settings) {
   char **host = environ;
   memset(settings, 0, sizeof(*settings));
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(settings_kept_list); i++)
-    settings_kept_list[i].filled = false, settings_kept_list[i].mark = 0;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(environment_kept_list); i++)
+    environment_kept_list[i].filled = false, environment_kept_list[i].mark = 0;
   complaints = 0;
   environ = variables;
-  bool good = onstack_settings_read(settings);
+  bool good = onstack_environment_read(settings);
   environ = host;
   fuzz_check(complaints == (good ? 0u : 1u) && (good || !settings->wanted));
   if (settings->wanted) check_settings(settings);
@@ -98,10 +98,10 @@ static bool read_all(char **variables, onstack_settings_of_preload *settings) {
 }
 
 /* What exec would hand on, copied as the kernel does. */
-static void check_successor(const onstack_settings_of_preload *before, char **variables, bool saved) {
+static void check_successor(const onstack_environment *before, char **variables, bool saved) {
   char *handed[NAMES + 1], *copies[NAMES + 1] = {NULL};
-  onstack_settings_of_preload after;
-  onstack_settings_environment(before, saved, variables, handed);
+  onstack_environment after;
+  onstack_environment_for_exec(before, saved, variables, handed);
   uint32_t count = 0;
   for (; handed[count]; count++) copies[count] = strdup(handed[count]);
   bool good = read_all(copies, &after);
@@ -123,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     count += !!variables[count];
   }
   variables[count] = NULL;
-  onstack_settings_of_preload settings;
+  onstack_environment settings;
   read_all(variables, &settings);
   for (uint32_t i = 0; i < count; i++) fuzz_check(strchr(variables[i], '='));
   check_successor(&settings, variables, size & 1);

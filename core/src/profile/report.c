@@ -6,7 +6,7 @@
 #include "profile/elf/demangle.h"
 #include "profile/elf/symbolize.h"
 #include "profile/generated/name_source.h"
-#include "profile/interpreted.h"
+#include "profile/interpreted_lines.h"
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};

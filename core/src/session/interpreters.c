@@ -13,7 +13,7 @@
 #include "drain/interpreter/python.h"
 #include "handler/interpreter/php.h"
 #include "handler/interpreter/python.h"
-#include "profile/interpreted.h"
+#include "profile/interpreted_lines.h"
 
 #include <errno.h>
 #include <stdlib.h>

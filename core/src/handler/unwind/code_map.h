@@ -8,7 +8,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 #define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 
-#include "base/code_source.h"
+#include "base/code_source_ops.h"
 #include "base/seqlock.h"
 
 #define ONSTACK_CODE_RANGES 2048u

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The walkers' side of base/code_source.h. */
+/* The walkers' side of base/code_source_ops.h. */
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
 #define ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
 
-#include "base/code_source.h"
+#include "base/code_source_ops.h"
 #include "handler/unwind/memory.h"
 
 /* The one in use. */

@@ -6,7 +6,7 @@
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (handler/unwind/go_stack.h, the kinds of Go functions in handler/unwind/code_map.h)
- *   generated code   as its source knows (base/code_source.h): by default frame pointers, as in modules without any
+ *   generated code   as its source knows (base/code_source_ops.h): by default frame pointers, as in modules without any
  *                    .eh_frame; where their chain ends there is more above
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
@@ -21,7 +21,7 @@
  */
 #include "handler/unwind/pc_cache.h"
 #include "handler/unwind/call_site_check.h"
-#include "handler/unwind/rules/generated.h"
+#include "handler/unwind/rules/undescribed.h"
 #include "handler/unwind/rules/go.h"
 #include "handler/unwind/rules/hot.h"
 #include "handler/unwind/rules/native.h"

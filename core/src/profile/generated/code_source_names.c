@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Names by whoever knows how to walk the code (base/code_source.h). */
+/* Names by whoever knows how to walk the code (base/code_source_ops.h). */
 #include "profile/generated/name_source.h"
 
 #include "base/atomics.h"

@@ -6,7 +6,7 @@
 #ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
 #define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
 
-#include "base/code_source.h"
+#include "base/code_source_ops.h"
 #include "profile/elf/symbol_table.h"
 #include "profile/maps/maps.h"
 

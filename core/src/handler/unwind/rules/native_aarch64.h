@@ -3,7 +3,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_AARCH64_H
 #define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_AARCH64_H
 
-#include "handler/unwind/rules/generated.h"
+#include "handler/unwind/rules/undescribed.h"
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:

@@ -3,7 +3,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_X86_64_H
 #define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_X86_64_H
 
-#include "handler/unwind/rules/generated.h"
+#include "handler/unwind/rules/undescribed.h"
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) with

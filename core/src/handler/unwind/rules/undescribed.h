@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The part of unwinder_rules.c for code that no module describes; included there and nowhere else. */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
-#define ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_UNDESCRIBED_H
+#define ONSTACK_HANDLER_UNWIND_RULES_UNDESCRIBED_H
 
 #include "handler/unwind/code_source.h"
 #include "handler/unwind/rules/cursor.h"

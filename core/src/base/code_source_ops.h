@@ -7,8 +7,8 @@
  *
  * A variant that knows some of the code leaves the rest to handler/unwind/code_source_frame_pointers.c.
  */
-#ifndef ONSTACK_BASE_CODE_SOURCE_H
-#define ONSTACK_BASE_CODE_SOURCE_H
+#ifndef ONSTACK_BASE_CODE_SOURCE_OPS_H
+#define ONSTACK_BASE_CODE_SOURCE_OPS_H
 
 #include "base/defs.h"
 #include "onstack/onstack.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Frames of interpreted languages in a profile: their names are asked for when it is written, symbolized or not. */
-#ifndef ONSTACK_PROFILE_INTERPRETED_H
-#define ONSTACK_PROFILE_INTERPRETED_H
+#ifndef ONSTACK_PROFILE_INTERPRETED_LINES_H
+#define ONSTACK_PROFILE_INTERPRETED_LINES_H
 
 #include "base/interpreted.h"
 #include "profile/elf/symbol_table.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "preload/dump.h"
+#include "preload/stderr_dump.h"
 
 #include "onstack/onstack.h"
 #include "preload/complain.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "profile/interpreted.h"
+#include "profile/interpreted_lines.h"
 
 #include "base/atomics.h"
 

@@ -6,15 +6,15 @@
  * A process that keeps its children out empties its own copy of the variable that names the profile, in place: every way
  * to start a child (fork and exec, posix_spawn, the system calls of a runtime) hands on the emptied one, and the child's
  * copy of this library does nothing. Names and order of the variables stay, since hosts keep pointers to them. What the
- * same process becomes by exec gets the variables back (onstack_settings_environment).
+ * same process becomes by exec gets the variables back (onstack_environment_for_exec).
  */
-#ifndef ONSTACK_PRELOAD_SETTINGS_H
-#define ONSTACK_PRELOAD_SETTINGS_H
+#ifndef ONSTACK_PRELOAD_ENVIRONMENT_H
+#define ONSTACK_PRELOAD_ENVIRONMENT_H
 
 #include "onstack/onstack.h"
 #include "preload/new_file.h"
 
-typedef struct onstack_settings_of_preload {
+typedef struct onstack_environment {
   bool wanted;                         /* false: nothing is asked for, the rest is void */
   bool follow;                         /* children do the same, each with its own file */
   bool kept_out;                       /* the variables were emptied */
@@ -32,19 +32,19 @@ typedef struct onstack_settings_of_preload {
   char unwinder[64];                   /* "": the library's default */
   char profile[ONSTACK_NEW_FILE_NAME]; /* patterns, absolute. "": only dumps are asked for */
   char status[ONSTACK_NEW_FILE_NAME];  /* "": none */
-} onstack_settings_of_preload;
+} onstack_environment;
 
 /*
  * Reads them once, in the constructor. Returns false when something is wrong, after one line on stderr; then nothing is
  * wanted. Nothing is read in a set-user-ID program.
  */
-ONSTACK_INTERNAL bool onstack_settings_read(onstack_settings_of_preload *settings);
+ONSTACK_INTERNAL bool onstack_environment_read(onstack_environment *settings);
 
 /*
  * The environment for an exec of this very process: `out` has room for the pointers of `given` and its NULL, and gets
  * them with the emptied variables filled again. `saved`: this program leaves a profile behind. Async-signal-safe.
  */
-ONSTACK_INTERNAL void onstack_settings_environment(const onstack_settings_of_preload *settings, bool saved,
-                                                   char *const given[], char **out);
+ONSTACK_INTERNAL void onstack_environment_for_exec(const onstack_environment *settings, bool saved, char *const given[],
+                                                   char **out);
 
 #endif

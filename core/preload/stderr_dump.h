@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* ONSTACK_DUMP_SIGNAL: where every thread is, on the host's stderr. */
-#ifndef ONSTACK_PRELOAD_DUMP_H
-#define ONSTACK_PRELOAD_DUMP_H
+#ifndef ONSTACK_PRELOAD_STDERR_DUMP_H
+#define ONSTACK_PRELOAD_STDERR_DUMP_H
 
 #include "base/defs.h"
 
