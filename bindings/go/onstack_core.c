@@ -1773,7 +1773,7 @@ typedef struct onstack_interpreter {
 /* What the providers that ship are called with: they tell more than the public structure has room for. */
 typedef struct onstack_frame_place {
   onstack_frame_memory memory; /* the first: the rest lies behind it */
-  uint64_t place; /* out: an address in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
+  uint64_t place; /* out: in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
 } onstack_frame_place;
 
 /* The providers of a session. */
@@ -2214,7 +2214,7 @@ static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_registers *registe
 
 ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
                                                     const onstack_registers *registers, uint32_t capacity,
-                                                     onstack_interpreted *out) {
+                                                    onstack_interpreted *out) {
   onstack_frame_place place = {{.read = interpreter_read,
                                 .read_own = interpreter_read_own,
                                 .scratch = out->frames + capacity,
@@ -2408,7 +2408,7 @@ typedef struct onstack_python_layout {
   uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
   uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
   uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
-  uint16_t frame_function; /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
+  uint16_t frame_function;    /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
   uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
   uint16_t code_name, code_file, code_line, code_table;
   uint16_t string_data; /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
@@ -5680,8 +5680,7 @@ static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot
                                                               const onstack_registers *registers) {
   onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
   if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
-  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, registers, slot->ring.depth,
-                           out);
+  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, registers, slot->ring.depth, out);
   if (out->count == 0) return 0;
   entry->flags |= ONSTACK_ENTRY_INTERPRETED;
   return onstack_interpreted_used(out);
@@ -5700,7 +5699,8 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  const uint32_t interpreted_bytes = slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
+  const uint32_t interpreted_bytes =
+      slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
   onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
   record_wake_where_due(slot, interpreted_bytes);
   return result.frame_count > 0;
@@ -10642,7 +10642,16 @@ typedef struct python_debug_offsets {
   } code;
 } python_debug_offsets;
 
-enum { PYTHON_RUNTIME, PYTHON_LOOP, PYTHON_CODE, PYTHON_STRING, PYTHON_NONE, PYTHON_VERSION, PYTHON_SINCE_3_10, PYTHON_SINCE_3_9 };
+enum {
+  PYTHON_RUNTIME,
+  PYTHON_LOOP,
+  PYTHON_CODE,
+  PYTHON_STRING,
+  PYTHON_NONE,
+  PYTHON_VERSION,
+  PYTHON_SINCE_3_10,
+  PYTHON_SINCE_3_9
+};
 static const onstack_symbols_wanted python_wanted = {8,
                                                      5,
                                                      {"_PyRuntime", "_PyEval_EvalFrameDefault", "PyCode_Type",
@@ -11542,7 +11551,7 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
 /* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
 ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
 
-/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small; true where that is not known. */
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
 ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
 
 /* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
@@ -18262,8 +18271,8 @@ static uint32_t interleave_next_call(const onstack_interpreted *interpreted) {
 }
 
 /* The same for an interpreter that tells where its calls are. */
-static bool interleave_fits_place(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted, uint32_t loops,
-                                  uint32_t calls, bool leaf, bool open, uint32_t *first) {
+static bool interleave_fits_place(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
+                                  uint32_t loops, uint32_t calls, bool leaf, bool open, uint32_t *first) {
   if (loops == calls && !open) return true;
   if (leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN) return false;
   *first = leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_IS_NOT;
@@ -18285,7 +18294,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   *first = *next = 0;
   if (interpreter->tells)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
-  *first = leaf && !interpreted->cut && loops == calls + 1;     /* cut: it is an outer loop that has none */
+  *first = leaf && !interpreted->cut && loops == calls + 1; /* cut: it is an outer loop that has none */
   *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
   loops -= *first;
   if (loops == 0) return false;

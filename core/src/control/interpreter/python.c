@@ -150,7 +150,16 @@ typedef struct python_debug_offsets {
   } code;
 } python_debug_offsets;
 
-enum { PYTHON_RUNTIME, PYTHON_LOOP, PYTHON_CODE, PYTHON_STRING, PYTHON_NONE, PYTHON_VERSION, PYTHON_SINCE_3_10, PYTHON_SINCE_3_9 };
+enum {
+  PYTHON_RUNTIME,
+  PYTHON_LOOP,
+  PYTHON_CODE,
+  PYTHON_STRING,
+  PYTHON_NONE,
+  PYTHON_VERSION,
+  PYTHON_SINCE_3_10,
+  PYTHON_SINCE_3_9
+};
 static const onstack_symbols_wanted python_wanted = {8,
                                                      5,
                                                      {"_PyRuntime", "_PyEval_EvalFrameDefault", "PyCode_Type",

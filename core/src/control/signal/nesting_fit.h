@@ -8,7 +8,7 @@
 /* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
 ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
 
-/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small; true where that is not known. */
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
 ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
 
 /* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */

@@ -36,8 +36,8 @@ static uint32_t interleave_next_call(const onstack_interpreted *interpreted) {
 }
 
 /* The same for an interpreter that tells where its calls are. */
-static bool interleave_fits_place(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted, uint32_t loops,
-                                  uint32_t calls, bool leaf, bool open, uint32_t *first) {
+static bool interleave_fits_place(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
+                                  uint32_t loops, uint32_t calls, bool leaf, bool open, uint32_t *first) {
   if (loops == calls && !open) return true;
   if (leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN) return false;
   *first = leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_IS_NOT;
@@ -59,7 +59,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   *first = *next = 0;
   if (interpreter->tells)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
-  *first = leaf && !interpreted->cut && loops == calls + 1;     /* cut: it is an outer loop that has none */
+  *first = leaf && !interpreted->cut && loops == calls + 1; /* cut: it is an outer loop that has none */
   *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
   loops -= *first;
   if (loops == 0) return false;

@@ -37,7 +37,7 @@ static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_registers *registe
 
 ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
                                                     const onstack_registers *registers, uint32_t capacity,
-                                                     onstack_interpreted *out) {
+                                                    onstack_interpreted *out) {
   onstack_frame_place place = {{.read = interpreter_read,
                                 .read_own = interpreter_read_own,
                                 .scratch = out->frames + capacity,

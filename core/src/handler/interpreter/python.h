@@ -40,7 +40,7 @@ typedef struct onstack_python_layout {
   uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
   uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
   uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
-  uint16_t frame_function; /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
+  uint16_t frame_function;    /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
   uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
   uint16_t code_name, code_file, code_line, code_table;
   uint16_t string_data; /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */

@@ -138,8 +138,7 @@ static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot
                                                               const onstack_registers *registers) {
   onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
   if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
-  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, registers, slot->ring.depth,
-                           out);
+  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, registers, slot->ring.depth, out);
   if (out->count == 0) return 0;
   entry->flags |= ONSTACK_ENTRY_INTERPRETED;
   return onstack_interpreted_used(out);
@@ -158,7 +157,8 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  const uint32_t interpreted_bytes = slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
+  const uint32_t interpreted_bytes =
+      slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
   onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
   record_wake_where_due(slot, interpreted_bytes);
   return result.frame_count > 0;
