@@ -30,6 +30,10 @@ class Skip(Exception):
     """Not possible here; the text says why."""
 
 
+class Missing(Skip):
+    """What it takes is not installed; the text says what."""
+
+
 class TooLittle(AssertionError):
     """Less than expected, as a starved machine makes it too: the runner tries again, a few times."""
 
@@ -38,7 +42,7 @@ def built(name, source, *flags, compiler="cc", standard="gnu11"):
     """A program of this directory, compiled once a run of the tests; without the compiler whoever asks for it is skipped."""
     program = OUT / name
     if not shutil.which(compiler):
-        raise Skip(f"{compiler} is not installed")
+        raise Missing(f"{compiler} is not installed")
     with making:
         if program not in programs:
             source = pathlib.Path(__file__).with_name(source)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import LIBRARY, OUT, Skip, check, equal
+from harness import LIBRARY, OUT, Missing, check, equal
 from profiles import Profile
 
 hosts = {}
@@ -30,7 +30,7 @@ def need(*tools):
     found = [shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin:" + os.environ["PATH"]) for tool in tools]
     for tool, path in zip(tools, found):
         if not path:
-            raise Skip(f"{tool} is not installed")
+            raise Missing(f"{tool} is not installed")
     return found[0] if len(found) == 1 else found
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import hosts_common
-from harness import OUT, ROOT, Skip, check, equal
+from harness import OUT, ROOT, Missing, check, equal
 from hosts_common import Server, both, compare, host, need, place, run
 
 
@@ -94,10 +94,10 @@ def polars():
     if not (wheels / "polars").exists():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--target", wheels, "polars"]
         if os.environ.get("ONSTACK_NO_INSTALL") == "1" or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            raise Skip("the polars wheel cannot be had: " + " ".join(str(part) for part in command))
+            raise Missing("the polars wheel cannot be had: " + " ".join(str(part) for part in command))
     program = f"import sys; sys.path.insert(0, {str(wheels)!r})" + POLARS
     if subprocess.run([interpreter, "-c", program.split("n =")[0]], capture_output=True, check=False).returncode != 0:
-        raise Skip("the polars wheel is not for this python3")
+        raise Missing("the polars wheel is not for this python3")
     return compare("polars", [interpreter, "-c", program], share=0.7)
 
 
@@ -106,7 +106,7 @@ def postgresql():
     """A process for each connection, and pgbench -C makes one for each transaction."""
     found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/pgbench"))
     if not found:
-        raise Skip("postgresql is not installed")
+        raise Missing("postgresql is not installed")
     tools = found[-1].parent
     user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
     identity = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import hosts_common
-from harness import ROOT, Skip, check, equal
+from harness import ROOT, Missing, Skip, check, equal
 from profiles import Profile
 from hosts_common import compare, host, need, place, profiles, run
 
@@ -17,7 +17,7 @@ def python():
     """CPython's own tests of what a profiler could disturb. Each test by name with its outcome."""
     interpreter = need("python3")
     if subprocess.run([interpreter, "-c", "import test.test_signal"], capture_output=True, check=False).returncode != 0:
-        raise Skip("its tests are not installed (apt-get install libpython3.11-testsuite)")
+        raise Missing("its tests are not installed (apt-get install libpython3.11-testsuite)")
     directory = place("python")
     results = []
     for preload in (False, True):

@@ -12,7 +12,7 @@ import subprocess
 import time
 import urllib.request
 
-from harness import Skip, check, equal
+from harness import Missing, check, equal
 from hosts_common import Server, both, host, need, place
 
 
@@ -175,7 +175,7 @@ def apache():
     server = need("apache2")
     modules = sorted(name for name in os.listdir("/usr/lib/apache2/modules") if name.startswith("libphp"))
     if not modules:
-        raise Skip("mod_php is not installed")
+        raise Missing("mod_php is not installed")
 
     def serve(directory, preload):
         port = free_port()
