@@ -40,7 +40,17 @@ watched() {
   status=$?
   exec 3>&-
   for ((tries = 0; tries < 50; tries++)); do kill -0 "$teeing" 2>/dev/null && sleep 0.02 || break; done
+  sed -nE "s/^ *(skip|SKIPPED):? +/$suite: /p" "$BUILD/suite.log" >>"$BUILD/skips"
   return $status
+}
+
+# What was left out by suites that are green: each runner says `skip NAME: REASON`, Rust's tests `SKIPPED: WHAT`. What was run
+# again has said it twice.
+tell_skips() {
+  local skips text
+  mapfile -t skips < <(LC_ALL=C sort -u "$BUILD/skips")
+  text=$(printf '; %s' "${skips[@]}")
+  echo "skipped: ${#skips[@]}${skips:+ (${text:2})}"
 }
 
 # A test that died by a signal or stood still, in what was watched last; in the words of each runner.
@@ -103,6 +113,17 @@ long_tests_of() { # program
   tests_of "$1" | grep -xF -f <(grep -v '^#' tests/core/long) | paste -sd '|'
 }
 
+# Criterion tells in its report alone which tests skip themselves. Those that --filter leaves out are skipped there, too, but have
+# no reason of their own.
+criterion() { # program, more arguments
+  local status
+  rm -f "$BUILD/c.tap"
+  timeout -k 5 240 "$1" -j1 "--tap=$BUILD/c.tap" "${@:2}"
+  status=$?
+  [ ! -e "$BUILD/c.tap" ] || sed -n '/# SKIP test was skipped$/d; s/^ok - \(.*[^ ]\) *# SKIP /skip \1: /p' "$BUILD/c.tap"
+  return $status
+}
+
 run_c() {
   make --no-print-directory -j2 -f core/Makefile lib adapters && make --no-print-directory -j2 -f tests/core/Makefile tests ||
     { failed+=("c: build"); return; }
@@ -117,14 +138,14 @@ run_c() {
     # -j1: the tests count samples. timeout: Criterion's own does not fire while a SIGPROF timer repeats.
     echo "-- $(basename "$binary")"
     begun=${EPOCHREALTIME/[.,]/}
-    watched timeout -k 5 240 "$binary" -j1 "${filter[@]}"
+    watched criterion "$binary" "${filter[@]}"
     status=$?
     times+=("$(((${EPOCHREALTIME/[.,]/} - begun) / 1000)) ms $(basename "$binary")")
     [ $status != 0 ] || continue
     if [ $status -ge 124 ] || crashed; then failed+=("c: $(basename "$binary") crashed or hung") && continue; fi
     again+=("$(basename "$binary")")
     echo "-- $(basename "$binary") again"
-    watched timeout -k 5 240 "$binary" -j1 "${filter[@]}" && continue
+    watched criterion "$binary" "${filter[@]}" && continue
     failed+=("c: $(basename "$binary")" "$(grep -aE '^\[(----|FAIL)\]' "$BUILD/suite.log" | head -20)")
   done
   echo "-- the slowest:"
@@ -146,11 +167,17 @@ run_truth() {
   [ $status = 0 ] || [ $status = 77 ] || failed+=("truth")
 }
 
-# The tests of the workspace, but of its programs only those of onstack-http (=), or all but those (!=).
+# The tests of the workspace, but of its programs only those of onstack-http (=), or all but those (!=). They show what a test
+# that passed has said, which tells what it has left out: for rust_told.
 test_workspace() { # = or !=, more for cargo
   local runner="['$PWD/bindings/rust/tests/of_package.sh','$1','onstack-http']"
   (cd bindings/rust &&
-    timeout -k 5 900 cargo --config "target.'cfg(unix)'.runner=$runner" test --locked --workspace "${@:2}")
+    timeout -k 5 900 cargo --config "target.'cfg(unix)'.runner=$runner" test --locked --workspace "${@:2}" -- --show-output)
+}
+
+# Of what tests that passed have said only what they have left out; of the rest all.
+rust_told() {
+  sed -uE '/^successes:$/,/^(failures:|test result: .*)$/ { /^(SKIPPED|skip|failures|test result): ?/!d }'
 }
 
 # Those of onstack-http mostly wait: they run beside the others.
@@ -159,10 +186,10 @@ run_rust_workspace() {
   (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace --no-run) || return
   test_workspace = --tests >"$BUILD/rust-http.log" 2>&1 &
   waiting=$!
-  test_workspace != || status=1
+  test_workspace != > >(rust_told) 2>&1 || status=1
   wait "$waiting" || status=1
   echo "-- onstack-http"
-  cat "$BUILD/rust-http.log"
+  rust_told <"$BUILD/rust-http.log"
   return $status
 }
 
@@ -177,11 +204,30 @@ run_rust() {
   (cd examples/rust-axum && timeout -k 5 900 cargo test --locked --quiet) || failed+=("rust: example service with labels")
 }
 
+# Go tells with -v alone what it skips, and then all that the tests say: that is shown where one has failed.
+go_verbose() { # file for all of it, command
+  local status
+  "${@:2}" >"$1" 2>&1
+  status=$?
+  if [ $status = 0 ]; then grep -E '^(ok|[?])[[:space:]]' "$1" || tail -n 1 "$1"; else grep -vE '^=== |^ *--- PASS' "$1"; fi
+  go_skips "$1"
+  return $status
+}
+
+# The reason is the last that the test itself has said.
+go_skips() { # what was printed with -v
+  awk '/^=== (RUN|NAME|CONT) / { name = $3; next }
+    /^ *--- SKIP: / { print "skip " $3 ": " ($3 in said ? said[$3] : "it gives no reason") }
+    match($0, /^ +[a-z0-9_]+_test\.go:[0-9]+: /) { said[name] = substr($0, RLENGTH + 1) }' "$1"
+}
+
 # Every order beside Go's own profile is what the matrix tries; -short leaves it to that.
 run_go() {
-  local long='^TestCompilerTakesProfile$|^TestStormsWithoutPreemption$'
+  local long='^TestCompilerTakesProfile$|^TestStormsWithoutPreemption$' log
+  log=$(realpath "$BUILD")/go.log
   # shellcheck disable=SC2046
-  (cd bindings/go && timeout -k 5 600 go test $(by_part "-short -skip=$long" "-run=BesideOurs|$long") ./...) || failed+=("go")
+  (cd bindings/go &&
+    go_verbose "$log" timeout -k 5 600 go test -v $(by_part "-short -skip=$long" "-run=BesideOurs|$long") ./...) || failed+=("go")
   [ $part = rest ] || run_demo_memory || failed+=("go: demo of heap profiles")
   [ $part != quick ] || return
   timeout -k 5 300 ci/check-go-vendor.sh || failed+=("go: vendored copy")
@@ -201,7 +247,7 @@ run_examples() {
 run_guests() {
   local program
   program=$(realpath "$BUILD")/go-wasmtime.test
-  (cd examples/go-wasmtime && go test -c -o "$program" . && timeout -k 5 300 "$program")
+  (cd examples/go-wasmtime && go test -c -o "$program" . && go_verbose "$program.log" timeout -k 5 300 "$program" -test.v)
 }
 
 # The leak in C is in the profile of both heaps, and not in Go's own; of the memory less than a twentieth is unexplained.
@@ -218,6 +264,7 @@ run_stacks() {
   local few='TestStacks/(pure_Go|C_without|Go_and_C|wazero)'
   # shellcheck disable=SC2046
   timeout -k 5 600 ci/test-go-stacks.sh $(by_part "-run=$few|^Test[^S]" "-skip=$few|^Test[^S]") | grep -v '^=== RUN' || failed+=("go stacks")
+  go_skips "$BUILD/go-stacks/test.log"
 }
 
 # Every host and every order of start and stop once; in the quick part the orders of one host.
@@ -315,6 +362,7 @@ run_readme() {
 }
 
 mkdir -p "$BUILD"
+: >"$BUILD/skips"
 # What fails is run once more: machines are shared, and what is wrong fails twice. The closing lines name it all the same.
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
@@ -349,6 +397,7 @@ done
 
 step "done"
 [ ${#again[@]} -eq 0 ] || echo "run again: ${again[*]}"
+tell_skips
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'FAILED: %s\n' "${failed[@]}"
   exit 1

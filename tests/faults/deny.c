@@ -41,7 +41,7 @@ static void deny_check(plan *plan, const char *name, const char *how, int expect
   checker_run(plan);
   deny_cases++;
   if (plan->skipped[0]) {
-    printf("%-20s %-14s SKIPPED: %s\n", name, how, plan->skipped);
+    printf("skip %s, %s: %s\n", name, how, plan->skipped);
     return;
   }
   if (!plan->complaint[0] && plan->result == 0 && plan->ticks == plan->at_filter && !deny_may_be_silent)
@@ -75,7 +75,7 @@ static void deny_calls(plan *plan) {
   static uint64_t calls[PLAN_MAX_CALL];
   plan->call = PLAN_EVERY_CALL;
   checker_run(plan);
-  if (plan->skipped[0]) printf("SKIPPED, the calls: %s\n", plan->skipped);
+  if (plan->skipped[0]) printf("skip the calls: %s\n", plan->skipped);
   memcpy(calls, (const void *)plan->calls, sizeof(calls));
   for (int number = 0; number < PLAN_MAX_CALL; number++) {
     const call_kind *kind = call_find(number);

@@ -54,6 +54,6 @@ int main(int argc, char **argv) {
   plan->command = argv + (list ? 3 : 5);
   int result = list ? failing_list(plan) : failing_one(plan);
   if (!plan->skipped[0]) return result;
-  fprintf(stderr, "SKIPPED: %s\n", plan->skipped);
+  fprintf(stderr, "skip failing: %s\n", plan->skipped);
   return 77;
 }

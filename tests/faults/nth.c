@@ -188,7 +188,7 @@ int main(int argc, char **argv) {
   nth_allocations(plan);
   nth_calls(plan);
   if (plan->skipped[0]) {
-    printf("SKIPPED: %s\n", plan->skipped);
+    printf("skip nth: %s\n", plan->skipped);
     return 77;
   }
   nth_again(plan);

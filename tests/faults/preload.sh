@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${1-}" != inside ]; then
-  unshare -m true 2>/dev/null || { echo "preload.sh: SKIPPED: unshare -m is refused here"; exit 77; }
+  unshare -m true 2>/dev/null || { echo "skip preload.sh: unshare -m is refused here"; exit 77; }
   exec unshare -m --propagation private "$0" inside
 fi
 library=$PWD/${BUILD:-build}/lib/libonstack-preload.so
@@ -16,7 +16,7 @@ host=$PWD/${BUILD:-build}/tests/faults/host
 failed=0
 wanted=7
 mkdir -p "$place" "$logs"
-mount -t tmpfs none "$logs" || exit 77
+mount -t tmpfs none "$logs" || { echo "skip preload.sh: no file system can be mounted here"; exit 77; }
 
 # A program with work, output and a status of its own. The word in front may set limits.
 program() {
@@ -95,13 +95,13 @@ if [ "$(id -u)" = 0 ] && command -v setpriv prlimit >/dev/null && reachable; the
   one_line "Resource temporarily unavailable"
   library=$clone place=$disk
 else
-  echo "SKIPPED: $name: needs root, setpriv, prlimit and /mnt"
+  echo "skip $name: needs root, setpriv, prlimit and /mnt"
 fi
 
 name="a read-only root"
 mount -o remount,bind,ro /
 if touch "$library.writable" 2>/dev/null; then
-  echo "SKIPPED: $name: it stays writable"
+  echo "skip $name: it stays writable"
   rm -f "$library.writable"
 else
   program
@@ -119,7 +119,7 @@ if [ -x "$host" ]; then
   program_left
   profile
 else
-  echo "SKIPPED: $name: needs tests/faults/host, which replaces glibc's malloc"
+  echo "skip $name: needs tests/faults/host, which replaces glibc's malloc"
 fi
 
 [ $failed = 0 ] && echo "preload.sh: all as it should be"

@@ -191,5 +191,5 @@ try:
 except SystemExit as end:
     if isinstance(end.code, int):
         raise
-    print("preloaded.py:", end.code.strip())
+    print(end.code.strip())
     sys.exit(77)

@@ -38,7 +38,7 @@ if command -v musl-gcc >/dev/null; then
     -o "$out/trap-musl" -lpthread -ldl || exit 1
   run "$out/trap-musl"
 else
-  echo "tests/fork: SKIPPED the run with musl: there is no musl-gcc (Debian: musl-tools)"
+  echo "skip the run with musl: there is no musl-gcc (Debian: musl-tools)"
 fi
 
 run "$out/storm" 2000 stop 1000

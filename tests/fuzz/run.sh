@@ -46,7 +46,7 @@ places() { # directories with inputs of a target
 
 # google/pprof and the rules of profile servers on what the pprof target wrote.
 check_profiles() { # file
-  command -v go >/dev/null || { echo "fuzz: SKIPPED checker: no Go here"; return 0; }
+  command -v go >/dev/null || { echo "skip checker: no Go here"; return 0; }
   (cd bindings/go && go build -o "$OLDPWD/$out/checker" ./internal/checker) && "$out/checker" "$1"
 }
 
@@ -59,7 +59,7 @@ replay_c() {
 }
 
 replay_rust() {
-  command -v cargo >/dev/null || { echo "fuzz: SKIPPED Rust's targets: no cargo here"; return 0; }
+  command -v cargo >/dev/null || { echo "skip Rust's targets: no cargo here"; return 0; }
   (cd "$rust_fuzz" && timeout -k 5 600 cargo test --locked --quiet)
 }
 
@@ -128,7 +128,7 @@ fuzz_go() {
 fuzz_rust() {
   local name=${1#rust/} work=$PWD/$out/work/$1 log=$PWD/$out/log_${1//\//_} status
   cargo +nightly fuzz --version >/dev/null 2>&1 ||
-    { echo "fuzz: SKIPPED $1: type: cargo install cargo-fuzz --locked; rustup toolchain install nightly"; return 0; }
+    { echo "skip $1: type: cargo install cargo-fuzz --locked; rustup toolchain install nightly"; return 0; }
   # shellcheck disable=SC2046
   (cd "$rust_fuzz/.." && CARGO_TARGET_DIR=$PWD/../../$out/rust timeout -k 5 $((seconds + 900)) cargo +nightly fuzz run \
     --fuzz-dir fuzz --features libfuzzer -s none "$name" "$work" "fuzz/corpus/$name" -- \

