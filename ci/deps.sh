@@ -5,7 +5,7 @@
 # ONSTACK_DEPS=bench adds the neighbours that `make bench` compares with; they are optional there.
 # ONSTACK_DEPS=fuzz adds clang with libFuzzer.
 # ONSTACK_DEPS=install adds what builds programs against an installed library, ONSTACK_DEPS=portability other compilers.
-# ONSTACK_DEPS=hosts adds the programs that are profiled by the preload in `make stress`; those that are missing are skipped.
+# ONSTACK_DEPS=hosts adds the programs that are profiled by the preload in `make stress`; those that are missing fail there.
 # ONSTACK_DEPS=view adds a browser and its driver.
 # ONSTACK_DEPS=sanitize adds valgrind and the static checkers; those that are missing are skipped.
 # ONSTACK_DEPS=platforms adds compilers and Rust's libraries for the other platforms.
@@ -58,6 +58,7 @@ if [ "${ONSTACK_DEPS:-}" = hosts ]; then
   want_tool apache2 apache2
   want_tool clang-14 clang-14
   want_tool ffmpeg ffmpeg
+  want_tool llvm-runtime lli
   ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || packages+=(postgresql)
   ls /usr/lib/apache2/modules/libphp* >/dev/null 2>&1 || packages+=(libapache2-mod-php)
   /usr/bin/python3 -c 'import test.test_signal' 2>/dev/null || packages+=(python3 libpython3.11-testsuite) # Debian 12's
