@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The profile says of each route and each task what the service's own clocks say.
 
+#[path = "../../../bindings/rust/onstack-cli/tests/pprof/mod.rs"]
+#[rustfmt::skip] // its own workspace has other widths
+mod pprof;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -164,7 +168,7 @@ fn the_served_profile_has_the_labels() {
             .position(|four| four == b"\r\n\r\n")
             .unwrap()
             + 4;
-        let profile = Profile::read(&answer[body..]).unwrap();
+        let profile = pprof::read(&answer[body..]);
         let (by_route, by_task) = (
             seconds_by(&profile, "http.route"),
             seconds_by(&profile, "task"),

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The service as a scraper meets it.
 
+#[path = "../../../bindings/rust/onstack-cli/tests/pprof/mod.rs"]
+#[rustfmt::skip] // its own workspace has other widths
+mod pprof;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +46,7 @@ fn profile(address: SocketAddr, target: &str) -> Profile {
         String::from_utf8_lossy(&body)
     );
     assert!(body.starts_with(&[0x1f, 0x8b]), "a scraper expects gzip");
-    Profile::read(&body[..]).unwrap()
+    pprof::read(&body)
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub struct Written {
 }
 
 /// Writes a profile to that file.
-type Write<'a> = dyn Fn(&Profile, &Path) -> Result<(), Failure> + 'a;
+type Write<'a> = dyn Fn(Profile, &Path) -> Result<(), Failure> + 'a;
 
 /// Turns what the processes have left into profiles, the program's first. A file that is no profile is named, and the others
 /// are taken.
@@ -70,7 +70,7 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How, write: &Writ
         match added {
             // The others may be written.
             Ok(Some(profile)) => {
-                let ended = write(&profile, &output::of_process(output, process)).err();
+                let ended = write(profile, &output::of_process(output, process)).err();
                 failed = failed.or(ended);
             }
             Ok(None) => {}
@@ -88,7 +88,7 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How, write: &Writ
     written.names = output::name(output).into_owned();
     if let Some(profile) = merge.finish() {
         let merged = output::of_process(output, program);
-        write(&profile, &merged)?;
+        write(profile, &merged)?;
         written.names = output::name(&merged).into_owned();
     }
     Ok(written)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a program with the profiler preloaded into it.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -191,9 +192,17 @@ struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    fn none(&self) -> Failure {
+    fn used(&self) -> String {
+        format!("{USED}{}", self.used.as_nanos())
+    }
+
+    fn none(&self, arguments: &Arguments) -> Failure {
         let how = match self.ended.signal() {
             Some(number) => format!("signal {number} ended it before the profile was written"),
+            // The library knows its variables and not who has set them.
+            None if arguments.heap.is_some() => {
+                "it wrote none; what it said above may tell why: ONSTACK_HEAP is what --heap has set".into()
+            }
             None => "it wrote none; what it said above may tell why".into(),
         };
         Failure::new(self.program, format!("left no profile: {how}"))
@@ -205,12 +214,12 @@ fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> R
     let output = &output::of_process(recorded.output, recorded.process);
     let raw = &scratch.join(children::PROFILE);
     let elapsed = started.elapsed();
-    let file = fs::File::open(raw).map_err(|_| recorded.none())?;
+    let file = fs::File::open(raw).map_err(|_| recorded.none(arguments))?;
     let mut profile = Profile::read(file).map_err(|error| Failure::new(raw, error))?;
     if status.is_known() && !profile.summary().counters.contains_key("ticks") {
         status.comments().iter().for_each(|comment| profile.add_comment(comment));
     }
-    profile.add_comment(&format!("{USED}{}", recorded.used.as_nanos()));
+    profile.add_comment(&recorded.used());
     // The preloaded library reads symbol tables only: the rest is done here, when nobody waits for the program any more.
     profile.symbolize();
     write(&profile, arguments, output)?;
@@ -250,20 +259,39 @@ fn finish_all(
 ) -> Result<(), Failure> {
     let Recorded { scratch, status, output, .. } = recorded;
     let elapsed = started.elapsed();
-    let written =
-        children::write(scratch, recorded.process, output, how, &|profile, file| write(profile, arguments, file))?;
+    let sampled = Cell::new(Duration::ZERO);
+    let written = children::write(scratch, recorded.process, output, how, &|mut profile, file| {
+        if how == children::How::Merge {
+            profile.add_comment(&recorded.used());
+        }
+        sampled.set(sampled.get() + cpu_time(&profile));
+        write(&profile, arguments, file)
+    })?;
+    if !arguments.quiet {
+        tell_of_all(&written, &status.line(elapsed));
+        if arguments.heap.is_none() && arguments.clock == "cpu" {
+            tell_of_the_rest(sampled.get(), recorded.used);
+        }
+    }
     if written.processes == 0 {
-        return Err(recorded.none());
+        return Err(recorded.none(arguments));
     }
-    if arguments.quiet {
-        return Ok(());
-    }
+    Ok(())
+}
+
+fn tell_of_all(written: &children::Written, line: &str) {
     let (names, processes) = (&written.names, written.processes);
-    eprintln!("onstack: {}; wrote {names} ({processes} processes with samples)", status.line(elapsed));
+    if processes > 0 {
+        eprintln!("onstack: {line}; wrote {names} ({processes} processes with samples)");
+    }
     if written.running > 0 {
         eprintln!("onstack: {} processes go on; what they do from here on is not recorded", written.running);
     }
-    Ok(())
+}
+
+/// That the samples of a CPU profile stand for.
+fn cpu_time(profile: &Profile) -> Duration {
+    Duration::from_nanos(profile.top().total.try_into().unwrap_or(0))
 }
 
 /// A counter of the profile; 0 where it has none.
@@ -297,13 +325,31 @@ pub const USED: &str = "onstack.process cpu_ns=";
 /// Of a program whose end the profiler did not see, the profile is the last one that was saved.
 fn tell_of_the_end(summary: &Summary, used: Duration) {
     let count = |name| counted(summary, name);
-    let (known, all) = (Duration::from_nanos(count("cpu_ns")).as_secs_f64(), used.as_secs_f64());
-    if count("running") != 0 && known > 0.0 && all - known > 0.1 && all - known > 0.05 * all {
+    let known = Duration::from_nanos(count("cpu_ns"));
+    if count("running") != 0 && !known.is_zero() && is_much_more(used, known) {
+        let (known, all) = (known.as_secs_f64(), used.as_secs_f64());
         eprintln!(
             "onstack: the profile ends after {known:.2} of {all:.2} s of CPU time: the program ended without its exit handlers, \
              as Go's os.Exit does, or a signal ended it (children that it awaited are in the second number)"
         );
     }
+}
+
+/// Processes that end before their profiler begins leave nothing that could be counted: the kernel's account alone has them.
+fn tell_of_the_rest(sampled: Duration, used: Duration) {
+    if is_much_more(used, sampled) {
+        let (sampled, all) = (sampled.as_secs_f64(), used.as_secs_f64());
+        eprintln!(
+            "onstack: samples stand for {sampled:.2} of {all:.2} s of CPU time: each process lacks its first and last \
+             milliseconds, which may be all that a short one has; static ones take no profiler"
+        );
+    }
+}
+
+/// Worth a line.
+fn is_much_more(used: Duration, known: Duration) -> bool {
+    let missing = used.saturating_sub(known);
+    missing > Duration::from_millis(100) && missing > used / 20
 }
 
 fn code(ended: ExitStatus) -> ExitCode {

@@ -2,13 +2,13 @@
 //! `onstack bench` with real Go benchmarks, and what `diff` says of what it wrote.
 
 mod inherited;
+mod pprof;
 mod preloaded;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use onstack::Profile;
 use preloaded::{library, place};
 
 const CODE: &str = r#"package work
@@ -117,7 +117,7 @@ fn benchmarks_of_go_are_recorded_and_compared() {
     let wanted = wanted.iter().flat_map(|name| (1..=5).map(move |run| format!("{name}.{run}.pb.gz")));
     assert_eq!(names, wanted.collect::<Vec<_>>(), "no scratch files, and no other benchmark");
 
-    let profile = Profile::read(fs::File::open(module.join("after").join(&names[0])).unwrap()).unwrap();
+    let profile = pprof::read(&fs::read(module.join("after").join(&names[0])).unwrap());
     let top = profile.top();
     let parse = top.entries.iter().find(|entry| entry.name == "example.com/work.parse").expect("the function");
     assert!(parse.cum * 2 > top.total, "{} of {}", parse.cum, top.total);

@@ -2,12 +2,12 @@
 //! The preload library that the command carries: where it is unpacked, and where it is not loaded from.
 #![cfg(feature = "preload")]
 
+mod pprof;
+
 use std::fs;
 use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-use onstack::Profile;
 
 /// Not below the repository: whoever cloned it may share it with a group.
 struct Place(PathBuf);
@@ -68,7 +68,7 @@ fn a_command_without_an_installed_library_records() {
     }
     let ended = place.record(&BUSY);
     assert!(ended.status.success(), "{}", message(&ended));
-    let profile = Profile::read(&fs::read(place.profile()).unwrap()[..]).unwrap();
+    let profile = pprof::read(&fs::read(place.profile()).unwrap());
     assert!(profile.summary().total > 0, "{}", message(&ended));
     let library = place.library();
     for directory in [library.parent().unwrap(), &place.0.join("cache/onstack")] {

@@ -2,6 +2,8 @@
 //! `onstack record --children`: a script that starts several programs, by every way that a shell has.
 #![cfg(feature = "preload")]
 
+mod pprof;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,16 +29,23 @@ int main(void) {
   return 0;
 }
 "#;
-        fs::write(place.join("code.c"), source).unwrap();
-        for (program, function) in [("miller", "grind"), ("baker", "knead")] {
-            let mut command = Command::new("cc");
-            command.current_dir(&place).args(["-O1", "code.c", "-o", program]).arg(format!("-DFUNCTION={function}"));
-            assert!(command.status().expect("a C compiler").success());
-        }
+        let place = Self(place);
+        place.compile("miller", source, "-DFUNCTION=grind");
+        place.compile("baker", source, "-DFUNCTION=knead");
         // Beside it, in a subshell, and in place of a shell.
-        let script = "./miller & (./baker; true)\nwait\nsh -c 'exec ./miller'\nexit 5\n";
-        fs::write(place.join("script"), script).unwrap();
-        Self(place)
+        place.script("./miller & (./baker; true)\nwait\nsh -c 'exec ./miller'\nexit 5\n");
+        place
+    }
+
+    fn compile(&self, program: &str, source: &str, option: &str) {
+        fs::write(self.0.join("code.c"), source).unwrap();
+        let mut command = Command::new("cc");
+        command.current_dir(&self.0).args(["-O1", "-D_GNU_SOURCE", option, "code.c", "-o", program]);
+        assert!(command.status().expect("a C compiler").success());
+    }
+
+    fn script(&self, script: &str) {
+        fs::write(self.0.join("script"), script).unwrap();
     }
 
     fn record(&self, arguments: &[&str]) -> Output {
@@ -62,7 +71,7 @@ fn said(output: &Output) -> String {
 }
 
 fn read(path: &Path) -> Profile {
-    Profile::read(&fs::read(path).unwrap()[..]).unwrap()
+    pprof::read(&fs::read(path).unwrap())
 }
 
 #[test]
@@ -130,10 +139,8 @@ int main(void) {
   return 0;
 }
 "#;
-    fs::write(place.0.join("deaf.c"), source).unwrap();
-    let compiled = Command::new("cc").current_dir(&place.0).args(["-D_GNU_SOURCE", "deaf.c", "-o", "deaf"]).status();
-    assert!(compiled.expect("a C compiler").success());
-    fs::write(place.0.join("script"), "./deaf\n./baker\n").unwrap();
+    place.compile("deaf", source, "-g");
+    place.script("./deaf\n./baker\n");
     let ended = place.record(&["--children=merge", "-o", "all.pb.gz"]);
     assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
     let profile = read(&place.0.join("all.pb.gz"));
@@ -141,6 +148,75 @@ int main(void) {
     let counters = profile.summary().counters;
     // Nearly two hundred ticks of a period of 2 ms.
     assert!(counters["blocked"].parse::<u64>().unwrap() > 100, "{counters:?}");
+}
+
+/// Works for so many milliseconds and says what it used in all.
+const SHORT: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static double used(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return now.tv_sec + now.tv_nsec / 1e9;
+}
+int main(int count, char **words) {
+  const double end = used() + atof(words[count - 1]) / 1000;
+  while (used() < end) continue;
+  printf("%.6f\n", used());
+  return 0;
+}
+"#;
+
+/// The seconds that processes have said.
+fn clocks(output: &Output) -> f64 {
+    String::from_utf8_lossy(&output.stdout).lines().map(|line| line.parse::<f64>().unwrap()).sum()
+}
+
+/// The line of what no sample stands for.
+fn rest(output: &Output) -> Option<String> {
+    said(output).lines().find(|line| line.starts_with("onstack: samples stand for ")).map(str::to_owned)
+}
+
+#[test]
+fn time_of_short_processes_is_said_to_be_missing() {
+    let place = Place::new("short");
+    place.compile("short", SHORT, "-g");
+    let many = |count: u32| format!("i=0\nwhile [ $i -lt {count} ]; do ./short 3; i=$((i + 1)); done\n./baker\n");
+    place.script(&many(100));
+    let ended = place.record(&["--children=merge", "-o", "all.pb.gz"]);
+    let profile = read(&place.0.join("all.pb.gz"));
+    let used = profile.comments().find_map(|comment| comment.strip_prefix("onstack.process cpu_ns="));
+    let used = used.expect("the kernel's account").parse::<f64>().unwrap() / 1e9;
+    assert!(used > clocks(&ended) + 0.4 && clocks(&ended) > 0.3, "{used}: {}", said(&ended));
+    let numbers = format!("samples stand for {:.2} of {used:.2} s of CPU time", profile.top().total as f64 / 1e9);
+    assert!(rest(&ended).is_some_and(|line| line.contains(&numbers)), "{numbers}: {}", said(&ended));
+    // The last line, and said to nobody who wants none.
+    assert_eq!(rest(&ended).as_deref(), said(&ended).lines().last());
+    place.script(&many(30));
+    assert_eq!(said(&place.record(&["--children=merge", "--quiet", "-o", "all.pb.gz"])), "");
+}
+
+#[test]
+fn processes_of_50_ms_weigh_what_they_used() {
+    let place = Place::new("fifty");
+    place.compile("short", SHORT, "-g");
+    place.script("i=0\nwhile [ $i -lt 20 ]; do ./short 50; i=$((i + 1)); done\n");
+    let ended = place.record(&["--children"]);
+    let profiles: Vec<Profile> = place.profiles().iter().map(|path| read(path)).collect();
+    let (mut sampled, mut ticks, mut count) = (0.0, 0.0, 0);
+    for profile in profiles.iter().filter(|profile| profile.top().get("main").is_some()) {
+        let counters = profile.summary().counters;
+        let number = |key: &str| counters[key].parse::<f64>().unwrap();
+        ticks += number("ticks") * number("period_ns") / 1e9;
+        sampled += profile.top().total as f64 / 1e9;
+        count += 1;
+    }
+    let clocks = clocks(&ended);
+    println!("{count} processes, {:.2} in samples, {:.2} in ticks", sampled / clocks, ticks / clocks);
+    assert!(count >= 18 && clocks > 1.0, "{count} of {clocks} s: {}", said(&ended));
+    // Timers of CPU time come with the kernel's own tick, of 4 or 10 ms: the last one of a process is late by half of it.
+    assert!((0.75..1.1).contains(&(ticks / clocks)) && sampled / clocks > 0.5, "{sampled} {ticks} of {clocks}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program as a person runs it.
 
+mod pprof;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -299,6 +301,9 @@ fn a_profile_becomes_one_of_another_form() {
     assert_eq!(text(&folded.stdout), "main;cold 2\nmain;hot 6\nmain;libx.so+0x12 2\n", "{}", text(&folded.stderr));
     let pprof = onstack(&["convert", "--format", "pprof", &file("convert.folded", &folded.stdout)]);
     assert!(pprof.stdout.starts_with(&[0x1f, 0x8b]), "{}", text(&pprof.stderr));
+    assert_eq!(pprof::read(&pprof.stdout).top().total, 10);
+    let again = onstack(&["convert", "--format", "pprof", "--sample-type", "samples", &path]);
+    assert_eq!(pprof::read(&again.stdout).top().total, 10);
 
     let mut otlp = Command::new(env!("CARGO_BIN_EXE_onstack"));
     otlp.args(["convert", "--format", "otlp", "--resource", "service.name=shop", &path]);

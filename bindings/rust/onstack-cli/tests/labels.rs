@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Views by label, and parts of a profile by label and function, as a person asks for them.
 
+mod pprof;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -127,6 +129,11 @@ fn labels_are_frames_where_they_are_asked_for() {
         "{}",
         folded(&["--tagleaf", "request"])
     );
+    for tag in ["--tagroot", "--tagleaf"] {
+        let output = onstack(&["convert", "--format", "pprof", tag, "request"], "tags.pb");
+        let tagged = pprof::read(&output.stdout);
+        assert!(tagged.top().get("request=checkout").is_some(), "{}", tagged.top());
+    }
     assert!(text(&["report", "--tree", "--tagroot", "request"], "tags_tree.pb").contains("request=search"));
     let output = onstack(&["flamegraph", "--tagroot", "holder"], "tags_wrong.pb");
     let errors = String::from_utf8_lossy(&output.stderr);

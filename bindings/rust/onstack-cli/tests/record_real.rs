@@ -86,9 +86,7 @@ fn record(library: &Path, output: &Path, program: &[&str]) -> Output {
 }
 
 fn read(output: &Path) -> Profile {
-    let bytes = fs::read(output).unwrap();
-    assert_eq!(pprof::check(&bytes).and_then(Result::err), None);
-    Profile::read(&bytes[..]).unwrap()
+    pprof::read(&fs::read(output).unwrap())
 }
 
 #[test]
@@ -215,6 +213,7 @@ int main(void) {
         .unwrap();
     let said = String::from_utf8_lossy(&record.stderr);
     assert!(record.status.success() && said.contains("allocations"), "{said}");
+    read(&profile);
     let lines = |sample_type: &str| {
         let top = onstack().arg("top").arg(&profile).args(["--sample-type", sample_type]).output().unwrap();
         let both = [top.stdout, top.stderr].concat();
@@ -240,6 +239,35 @@ int main(void) {
         of("resident") == 100.0 && of("native, in use, in the profile") > 1.0 && of("unexplained") < 10.0,
         "{table}"
     );
+}
+
+/// Whoever gave an option is told of that option.
+#[test]
+fn a_heap_profile_behind_another_malloc_is_said_to_be_none() {
+    const SOURCE: &str = r#"
+#include <stddef.h>
+#include <string.h>
+static _Alignas(16) char all[1 << 24];
+static size_t used;
+void *malloc(size_t size) { return all + (used += (size + 15) & ~15ul) - ((size + 15) & ~15ul); }
+void *calloc(size_t count, size_t size) { return malloc(count * size); }
+void *realloc(void *old, size_t size) { char *new = malloc(size); return old ? memmove(new, old, size) : new; }
+void free(void *block) { (void)block; }
+int main(void) { return 0; }
+"#;
+    let Some(library) = library() else { return };
+    let (source, program, output) = (place("other-malloc.c"), place("other-malloc"), place("other-malloc.pb.gz"));
+    fs::write(&source, SOURCE).unwrap();
+    assert!(Command::new("cc").args(["-O1", "-o"]).args([&program, &source]).status().unwrap().success());
+    for how in [&["--heap"][..], &["--heap", "--children=merge"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
+        command.arg("record").args(how).arg("-o").arg(&output).arg("--preload").arg(&library).arg("--").arg(&program);
+        let ended = command.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("malloc is that of ") && said.contains("left no profile"), "{said}");
+        assert!(said.lines().last().unwrap().contains("--heap"), "{said}");
+    }
 }
 
 /// What a command writes to a terminal of so many rows and a hundred columns.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When things happen, in profiles of a program that does one thing after the other, and in both formats of viewers.
 
+mod pprof;
 mod preloaded;
 
 use std::fs;
@@ -62,6 +63,9 @@ fn record(library: &Path, output: &Path, options: &[&str], words: &[&str]) {
     let fixed = ["record", "-F", "199", "--preload", library, "-o", output];
     let ended = onstack(&[&fixed[..], options, &["--", program.to_str().unwrap()], words].concat());
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    if output.ends_with(".pb.gz") {
+        pprof::read(&fs::read(output).unwrap());
+    }
 }
 
 fn convert(input: &Path, format: &str) -> Value {

@@ -29,7 +29,7 @@ fn a_profile_shows_the_work() {
         [(serve(handler.clone()), "/any/path"), (serve_axum(&handler), PATHS[0]), (serve_axum(&handler), PATHS[1])]
     {
         let answer = get(address, &format!("{path}?seconds=0.8&hz=200"));
-        assert_eq!(answer.status(), 200, "{}", answer.head);
+        let profile = answer.profile();
         for (name, value) in [
             ("content-type", "application/octet-stream"),
             ("x-content-type-options", "nosniff"),
@@ -39,7 +39,6 @@ fn a_profile_shows_the_work() {
             assert_eq!(answer.header(name), Some(value), "{}", answer.head);
         }
         assert!(answer.body.starts_with(&[0x1f, 0x8b]), "no gzip");
-        let profile = Profile::read(&answer.body[..]).unwrap();
         assert_eq!(period(&profile), Duration::from_millis(5));
         let top = profile.top();
         assert!(top.entries.iter().any(|entry| entry.name.ends_with("burn_of_the_test")), "{top}");
@@ -63,7 +62,7 @@ fn all_threads_say_what_they_do() {
     }
     let answer = get(address, THREADS_PATH);
     assert_eq!(answer.header("content-disposition"), Some("attachment; filename=\"threads.pb.gz\""), "{}", answer.head);
-    let profile = Profile::read(&answer.body[..]).unwrap();
+    let profile = answer.profile();
     assert!(profile.stacks().iter().any(|(stack, _)| stack.iter().any(|name| name.ends_with("burn_of_the_test"))));
     assert_eq!(read(ask(address, "POST", THREADS_PATH)).status(), 405);
     waits.join().unwrap();
@@ -87,10 +86,10 @@ fn options_are_the_default_and_the_limit() {
         assert_eq!(get(address, query).status(), 400, "{query}");
     }
     // What a request leaves out is within the limits too, and the program may say more than requests may.
-    let limited = Profile::read(&get(address, "/").body[..]).unwrap();
+    let limited = get(address, "/").profile();
     assert_eq!(period(&limited), Duration::from_millis(20));
     let program = serve(Handler::with(options().profile(|builder| builder.frequency(200))).unwrap());
-    let wide = Profile::read(&get(program, "/").body[..]).unwrap();
+    let wide = get(program, "/").profile();
     assert_eq!(period(&wide), Duration::from_millis(5));
     // What a program says that cannot be is told to whoever asks.
     let wrong = serve(Handler::with(options().profile(|builder| builder.frequency(20_000))).unwrap());
@@ -103,8 +102,7 @@ fn options_are_the_default_and_the_limit() {
 fn the_wall_clock_shows_what_waits() {
     let _alone = alone();
     let address = serve(Handler::new());
-    let waiting = get(address, "/?seconds=0.5&clock=wall");
-    let profile = Profile::read(&waiting.body[..]).unwrap();
+    let profile = get(address, "/?seconds=0.5&clock=wall").profile();
     assert!(profile.top().total > 0, "nothing waits");
     assert_eq!(period(&profile), Duration::from_millis(50));
     assert_eq!(profile.top().unit, "nanoseconds");
@@ -191,7 +189,8 @@ fn a_slow_reader_counts() {
     thread::sleep(Duration::from_millis(200)); // for the server to hand out what the sockets take
     assert!(!is_free(address));
     let answer = read(slow);
-    assert!(answer.status() == 200 && answer.body.len() > 12_000_000, "{}", answer.body.len());
+    answer.profile();
+    assert!(answer.body.len() > 12_000_000, "{}", answer.body.len());
     // This one goes away in the middle.
     eventually("what was read still counts", || is_free(address));
     eventually("one that has gone still counts", || is_free(address));
@@ -205,13 +204,17 @@ fn a_burst_is_answered() {
     let streams: Vec<_> = (0..1000).map(|_| ask(address, "GET", "/?seconds=0.3")).collect();
     let (mut taken, mut refused) = (0, 0);
     for stream in streams {
-        match read(stream).status() {
-            200 => taken += 1,
+        let answer = read(stream);
+        match answer.status() {
+            200 => {
+                answer.profile();
+                taken += 1;
+            }
             429 => refused += 1,
             other => panic!("{other}"),
         }
     }
     assert!(taken >= 4 && taken + refused == 1000, "{taken} {refused}");
     eventually("threads are left", || threads("onstack") == 0);
-    assert_eq!(get(address, "/?seconds=0.1").status(), 200);
+    get(address, "/?seconds=0.1").profile();
 }

@@ -127,8 +127,10 @@ fn pushers_disturb_nobody() {
     let (one, two) = (start(19), start(200));
     let guard = ProfilerGuard::new(99).unwrap();
     let answer = get(serve(Handler::new()), "/?seconds=1");
-    assert!(shows_the_work(&Profile::read(&answer.body[..]).unwrap()));
-    assert!(shows_the_work(&guard.profile().unwrap()));
+    assert!(shows_the_work(&answer.profile()));
+    let own = guard.profile().unwrap();
+    assert!(shows_the_work(&own));
+    common::pprof::read(&own.to_bytes());
     eventually("not both are sent", || one.stats().sent > 0 && two.stats().sent > 0);
     for stats in [one.stop(), two.stop()] {
         assert_eq!(stats.sent + stats.empty, stats.taken);

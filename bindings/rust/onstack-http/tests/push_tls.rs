@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::eventually;
+use common::{eventually, pprof};
 use onstack_http::{Error, PushOptions, PushOutcome, Pusher};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -42,8 +42,8 @@ fn certificates() -> Option<PathBuf> {
     Some(place)
 }
 
-/// The port, and the first lines of requests; says yes to everybody who trusts it.
-fn server(place: &Path) -> (u16, Receiver<String>) {
+/// The port, and the first lines of requests and what they bring; says yes to everybody who trusts it.
+fn server(place: &Path) -> (u16, Receiver<(String, Vec<u8>)>) {
     let chain = vec![CertificateDer::from_pem_file(place.join("server.pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(place.join("server.key")).unwrap();
     let config = Arc::new(ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap());
@@ -59,8 +59,9 @@ fn server(place: &Path) -> (u16, Receiver<String>) {
             }
             let head = String::from_utf8(head).unwrap();
             let Some(length) = head.lines().find_map(|line| line.strip_prefix("content-length: ")) else { continue };
-            stream.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
-            let _ = sender.send(head.lines().next().unwrap().to_owned());
+            let mut body = vec![0; length.parse().unwrap()];
+            stream.read_exact(&mut body).unwrap();
+            let _ = sender.send((head.lines().next().unwrap().to_owned(), body));
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             stream.conn.send_close_notify();
             let _ = stream.flush();
@@ -102,5 +103,7 @@ fn only_a_server_that_is_trusted_gets_profiles() {
     let pusher = Pusher::start(options().report(|event| panic!("{}", event.error))).unwrap();
     eventually("nothing is sent", || pusher.stats().sent > 0);
     pusher.stop();
-    assert!(requests.recv().unwrap().starts_with("POST /ingest?name=test"));
+    let (line, body) = requests.recv().unwrap();
+    assert!(line.starts_with("POST /ingest?name=test"));
+    pprof::read(&body);
 }

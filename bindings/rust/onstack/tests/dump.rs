@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where every thread is, while some wait.
 
+mod pprof;
+
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -34,6 +36,7 @@ fn a_dump_names_threads_calls_and_lines() {
     assert!(group.contains("dump::waits_for_work at ") && group.contains("tests/dump.rs:"), "{group}");
     assert!(text.starts_with("onstack dump of process ") && text.contains("onstack_dump"), "{text}");
 
+    pprof::read(&profile.to_bytes());
     profile.show("threads").unwrap();
     let top = profile.top();
     let waiting = top.entries.iter().find(|entry| entry.name.contains("waits_for_work")).expect("it waits");

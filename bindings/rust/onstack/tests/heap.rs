@@ -2,6 +2,7 @@
 //! Heap profiles of a program whose books of its own allocations are exact.
 
 mod common;
+mod pprof;
 
 use std::alloc::{alloc_zeroed, dealloc, realloc, Layout};
 use std::hint::black_box;
@@ -60,6 +61,7 @@ fn a_profile_without_samples_is_one_of_memory() {
     let mut profile = guard(u32::MAX).profile().unwrap();
     profile.show("alloc_objects").unwrap();
     assert_eq!(profile.top().total, 0);
+    pprof::read(&profile.to_bytes());
 }
 
 #[test]
@@ -73,6 +75,7 @@ fn each_block_is_counted_with_an_interval_of_1() {
     drop(elsewhere);
     guard.stop().unwrap(); // all has reached the profile
     let mut profile = guard.profile().unwrap();
+    pprof::read(&profile.to_bytes());
     let bytes = (ROUNDS * 1000) as i64;
     let list = (ROUNDS * size_of::<Box<[u8]>>()) as i64;
     assert_eq!(sum(&mut profile, "inuse_space", "keep_boxes"), bytes + list);
@@ -123,6 +126,7 @@ fn what_is_young_does_not_count_as_in_use() {
     assert_eq!(sum(&mut profile, "alloc_space", "keep_boxes"), all);
     let account: Vec<&str> = profile.comments().filter(|line| line.starts_with("onstack.memory ")).collect();
     assert!(account.len() > 3 && account[0].ends_with(" of=resident"), "{account:?}");
+    pprof::read(&profile.to_bytes());
     drop((old, young));
 }
 

@@ -2,6 +2,7 @@
 //! Labels of threads, and profiles that go on in children of `fork`.
 
 mod common;
+mod pprof;
 
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -90,6 +91,8 @@ fn profiles_and_reports_carry_them() {
         ["request_of_this_test", "service"].map(|part| bytes.matches(part).count())
     };
     let written = report.profile();
+    pprof::read(&written.to_bytes());
+    pprof::read(&guard.profile().unwrap().to_bytes());
     assert_eq!(of_samples(&written.to_bytes()), of_samples(&guard.profile().unwrap().to_bytes()));
     assert_eq!(written.summary(), guard.profile().unwrap().summary());
 }

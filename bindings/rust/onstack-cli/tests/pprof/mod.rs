@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use onstack::Profile;
+
 /// Nothing where there is no Go, or no repository around this package, and that is said.
 fn checker() -> Option<&'static Path> {
     static ONCE: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -15,17 +17,23 @@ fn checker() -> Option<&'static Path> {
 }
 
 fn build() -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../go");
-    // Of this process' own: several are built and run at once.
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("checker-{}", env!("CARGO_CRATE_NAME")));
-    let built =
-        Command::new("go").args(["build", "-o"]).arg(&program).arg("./internal/checker").current_dir(&source).output();
-    let Ok(built) = built else {
+    // Of this program's own: several are built and run at once, some with the same name.
+    let program = std::env::current_exe().unwrap().with_extension("checker");
+    let go = |source| {
+        Command::new("go").args(["build", "-o"]).arg(&program).arg("./internal/checker").current_dir(source).output()
+    };
+    let Some(Ok(built)) = source().map(go) else {
         eprintln!("SKIPPED: Go or bindings/go/internal/checker is not here: profiles were NOT checked by google/pprof");
         return None;
     };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     Some(program)
+}
+
+/// Crates and examples lie at different depths below the repository.
+fn source() -> Option<PathBuf> {
+    let mut places = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|place| place.join("bindings/go"));
+    places.find(|place| place.join("internal/checker").is_dir())
 }
 
 /// Builds it, which may take longer than a client waits for an answer.
@@ -42,4 +50,10 @@ pub fn check(profile: &[u8]) -> Option<Result<(), String>> {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).trim_end().replace('\n', " ");
     Some(if output.status.success() { Ok(()) } else { Err(said) })
+}
+
+/// A profile that is theirs to take, as it is read here.
+pub fn read(profile: &[u8]) -> Profile {
+    assert_eq!(check(profile).and_then(Result::err), None);
+    Profile::read(profile).unwrap()
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A server that takes profiles as strictly as Pyroscope does, or OpenTelemetry's collector, and answers as it is told.
+//! A server that takes profiles as strictly as Pyroscope and Parca do, or OpenTelemetry's collector, and answers as it is told.
 
 #![allow(dead_code)] // each test program uses a part
+
+#[path = "../pprof/mod.rs"]
+pub mod pprof;
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -76,6 +79,7 @@ impl Ingest {
     }
 
     pub fn on(listener: TcpListener, answer: impl Fn(u64) -> Reply + Send + Sync + 'static) -> Self {
+        pprof::prepare();
         let address = listener.local_addr().unwrap();
         let seen: Arc<(Mutex<Seen>, Condvar)> = Arc::default();
         let (answer, ours): (Arc<Answer>, _) = (Arc::new(answer), seen.clone());
@@ -229,6 +233,7 @@ fn read(line: &str, headers: HashMap<String, String>, body: &[u8]) -> Result<Req
     if !body.starts_with(&[0x1f, 0x8b]) {
         return Err("no gzip".into());
     }
+    pprof::check(body).unwrap_or(Ok(()))?;
     let profile = Profile::read(body).map_err(|error| error.to_string())?;
     let message = profile.pprof().map_err(|error| error.to_string())?;
     for label in message.sample.iter().flat_map(|sample| &sample.label) {

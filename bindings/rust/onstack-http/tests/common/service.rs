@@ -11,9 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use hyper_util::rt::TokioIo;
+use onstack::Profile;
 use onstack_http::Handler;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+
+use crate::common::pprof;
 
 /// Tests that count sessions or threads, one at a time.
 pub fn alone() -> MutexGuard<'static, ()> {
@@ -71,6 +74,11 @@ impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         let fields = self.head.lines().filter_map(|line| line.split_once(": "));
         fields.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+
+    pub fn profile(&self) -> Profile {
+        assert_eq!(self.status(), 200, "{}", self.head);
+        pprof::read(&self.body)
     }
 
     pub fn text(&self) -> &str {
