@@ -45,21 +45,39 @@ msrv() {
   fresh
 }
 
-# As a user gets it who has no lock file of ours: the newest versions of everything, by the rule of edition 2021 that looks at
-# no rust-version.
+# As users get them who have no lock file of ours: the libraries by the rule of edition 2021, which looks at no rust-version,
+# the command, on which nothing can depend, by the rule of this workspace.
 fresh() {
   local dir
   dir=$(mktemp -d)
-  mkdir "$dir/src"
-  : >"$dir/src/lib.rs"
-  printf '[package]\nname = "fresh"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n[dependencies]\nonstack = { path = "%s", features = ["flamegraph", "prost-codec", "perfmaps", "zstd"] }\nonstack-http = { path = "%s", features = ["axum", "push"] }\n' \
-    "$PWD/onstack" "$PWD/onstack-http" >"$dir/Cargo.toml"
+  mkdir -p "$dir/libraries/src" "$dir/command"
+  : >"$dir/libraries/src/lib.rs"
+  cat >"$dir/libraries/Cargo.toml" <<TOML
+[package]
+name = "fresh"
+version = "0.0.0"
+edition = "2021"
+[workspace]
+[dependencies]
+onstack = { path = "$PWD/onstack", features = ["flamegraph", "prost-codec", "perfmaps", "zstd"] }
+onstack-http = { path = "$PWD/onstack-http", features = ["axum", "hyper", "push"] }
+onstack-tracing = { path = "$PWD/onstack-tracing" }
+TOML
+  cp Cargo.toml "$dir/command"
+  ln -s "$PWD"/onstack* "$dir/command"
+  newest "$dir/libraries"
+  newest "$dir/command" -p onstack-cli
+  rm -rf "$dir"
+}
+
+newest() { # directory without a lock file, what else cargo is told
+  local dir=$1
+  shift
   if (cd "$dir" && cargo +"$oldest" generate-lockfile --quiet 2>/dev/null); then
-    (cd "$dir" && CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +"$oldest" check --quiet; [ $failed = 0 ]) || failed=1
+    (cd "$dir" && CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +"$oldest" check --quiet "$@"; [ $failed = 0 ]) || failed=1
   else
     echo "SKIPPED: no registry: the newest versions were NOT tried with rust $oldest"; skipped=1
   fi
-  rm -rf "$dir"
 }
 
 all=$(cargo metadata --no-deps --format-version 1 | python3 -c 'import json,sys
