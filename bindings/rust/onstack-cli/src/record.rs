@@ -22,7 +22,8 @@ use crate::{children, output, preload, program, signals};
 /// be profiled like this; 1: there is no profile.
 #[derive(Args)]
 #[command(after_help = "The program's own exit code is passed on (128 + N when signal N ended it). \
-127: no such program; 126: it cannot be profiled like this; 1: there is no profile; 2: wrong arguments")]
+127: no such program; 126: it cannot be profiled like this; 1: there is no profile; 2: wrong arguments. \
+A signal that is sent to this command goes on to the program, which gets one to the whole group, as of `timeout`, twice")]
 pub struct Arguments {
     /// Ticks a second of the clock, 1 to 10000 [default: 99; of the clock wall 20]
     #[arg(short = 'F', long, value_name = "HERTZ", value_parser = clap::value_parser!(u32).range(1..=10_000))]
