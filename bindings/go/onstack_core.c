@@ -1773,7 +1773,8 @@ typedef struct onstack_interpreter {
 /* What the providers that ship are called with: they tell more than the public structure has room for. */
 typedef struct onstack_frame_place {
   onstack_frame_memory memory; /* the first: the rest lies behind it */
-  uint64_t place; /* out: in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
+  uint64_t
+      place; /* out: an address in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
 } onstack_frame_place;
 
 /* The providers of a session. */
@@ -2247,6 +2248,52 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
 #ifndef ONSTACK_HANDLER_INTERPRETER_PHP_H
 #define ONSTACK_HANDLER_INTERPRETER_PHP_H
 
+/* ---- core/src/handler/interpreter/print.h ---- */
+/*
+ * What is copied of a function with its frames, in the upper bits of their flags: memory is used again, and milliseconds later
+ * another function may lie there. Of functions that have been named, nothing: they are compared with what they were then
+ * (drain/interpreter/known.h), so that all this costs is the first sample of each.
+ */
+#ifndef ONSTACK_HANDLER_INTERPRETER_PRINT_H
+#define ONSTACK_HANDLER_INTERPRETER_PRINT_H
+
+/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
+   just been freed. */
+#define ONSTACK_IDENTITY 5
+
+#define ONSTACK_PRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
+#define ONSTACK_PRINT_NAMED 0u     /* it had been named when the frame was copied */
+#define ONSTACK_PRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
+#define ONSTACK_PRINT_FIRST 2u     /* others are hashes of its identity */
+#define ONSTACK_PRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
+#define ONSTACK_PRINT_PLACES 4096u /* a power of two */
+
+/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
+ONSTACK_INTERNAL_DATA uint64_t onstack_print_named[ONSTACK_PRINT_PLACES];
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_print_place(uint64_t function) {
+  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_PRINT_PLACES - 1);
+}
+
+/* Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_print_is_named(uint64_t function) {
+  return onstack_observe(&onstack_print_named[onstack_print_place(function)]) == function;
+}
+
+/* From ONSTACK_PRINT_FIRST on. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
+onstack_print_of(const uint64_t identity[ONSTACK_IDENTITY]) {
+  uint64_t mixed = 0;
+  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
+    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
+    mixed ^= mixed >> 29;
+  }
+  const uint32_t print = (uint32_t)(mixed >> 40);
+  return print < ONSTACK_PRINT_FIRST ? print + ONSTACK_PRINT_FIRST : print;
+}
+
+#endif
+
 /* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
 typedef struct onstack_php_layout {
   uint32_t version;          /* ZEND_MODULE_API_NO */
@@ -2264,6 +2311,20 @@ typedef struct onstack_php {
 } onstack_php;
 
 ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
+
+/* A function's identity; OPCODES: with its type in the top byte. */
+enum { ONSTACK_PHP_NAME, ONSTACK_PHP_SCOPE, ONSTACK_PHP_FILE, ONSTACK_PHP_OPCODES, ONSTACK_PHP_NAME_HASH };
+#define ONSTACK_PHP_FUNCTION_BYTES 184u
+
+/* zend_function's types (Zend/zend_compile.h). */
+#define ONSTACK_PHP_INTERNAL 1u
+#define ONSTACK_PHP_USER 2u
+#define ONSTACK_PHP_EVAL 4u
+
+/* The identity of a function; `bytes`: ONSTACK_PHP_FUNCTION_BYTES of scratch. False: there is none. Signal-safe, if `memory`
+   is. */
+ONSTACK_INTERNAL bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
+                                           uint64_t identity[ONSTACK_IDENTITY]);
 
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
@@ -2320,18 +2381,58 @@ ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
 #define PHP_FRAME_PREVIOUS 48u
 #define PHP_INFO_TOP 0x20000u /* ZEND_CALL_TOP: a call of the loop of its own */
 
+/* zend_function, where the versions agree. */
+#define PHP_FUNCTION_TYPE 0u
+#define PHP_FUNCTION_NAME 8u
+#define PHP_FUNCTION_SCOPE 16u
+#define PHP_INTERNAL_BYTES 24u /* of one in native code, which can be shorter */
+#define PHP_STRING_HASH 8u
+
 #define PHP_GLOBALS_BYTES 24u /* from vm_stack to current_execute_data */
 
 typedef struct php_scratch {
   uint8_t globals[PHP_GLOBALS_BYTES];
   uint8_t frame[ONSTACK_WINDOW_FRAME];
   uint8_t window[ONSTACK_WINDOW_BYTES];
+  uint8_t function[ONSTACK_PHP_FUNCTION_BYTES];
+  uint64_t identity[ONSTACK_IDENTITY];
 } php_scratch;
 _Static_assert(sizeof(php_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
 
+ONSTACK_HANDLER bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
+                                          uint64_t identity[ONSTACK_IDENTITY]) {
+  const onstack_php_layout *layout = onstack_php_found.layout;
+  volatile uint64_t *words = identity;
+  uint64_t hash;
+  const bool whole = onstack_window_read(memory, function, bytes, ONSTACK_PHP_FUNCTION_BYTES);
+  if (!whole && !onstack_window_read(memory, function, bytes, PHP_INTERNAL_BYTES)) return false;
+  const uint64_t type = onstack_window_word(bytes, PHP_FUNCTION_TYPE) & 0xff;
+  if (type != ONSTACK_PHP_INTERNAL && (!whole || (type != ONSTACK_PHP_USER && type != ONSTACK_PHP_EVAL))) return false;
+  words[ONSTACK_PHP_NAME] = onstack_window_word(bytes, PHP_FUNCTION_NAME);
+  words[ONSTACK_PHP_SCOPE] = onstack_window_word(bytes, PHP_FUNCTION_SCOPE);
+  words[ONSTACK_PHP_FILE] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_file);
+  words[ONSTACK_PHP_OPCODES] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_opcodes);
+  words[ONSTACK_PHP_OPCODES] |= type << 56;
+  /* A file's own code has no name. */
+  const bool hashed = words[ONSTACK_PHP_NAME] != 0 &&
+                      onstack_window_read(memory, words[ONSTACK_PHP_NAME] + PHP_STRING_HASH, &hash, sizeof(hash));
+  words[ONSTACK_PHP_NAME_HASH] = hashed ? hash : 0;
+  return true;
+}
+
+/* For the flags of a frame; *left: how many more this sample takes. */
+static ONSTACK_HANDLER uint32_t php_print(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
+  php_scratch *scratch = memory->scratch;
+  if (onstack_print_is_named(function)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
+  if (*left == 0 || !onstack_php_identify(memory, function, scratch->function, scratch->identity))
+    return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
+  --*left;
+  return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
+}
+
 static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t address, onstack_interpreted_frame *frames,
                                            uint32_t capacity) {
-  uint32_t count = 0;
+  uint32_t count = 0, prints = ONSTACK_PRINTS;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PHP_STEPS ? onstack_window_frame(window, address, PHP_FRAME_BYTES) : NULL;
     if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
@@ -2343,6 +2444,7 @@ static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t addr
     frames[count].function = function;
     frames[count].position = (uint32_t)onstack_window_word(bytes, PHP_FRAME_OPCODE);
     frames[count].flags = onstack_window_word(bytes, PHP_FRAME_INFO) & PHP_INFO_TOP ? ONSTACK_INTERPRETED_ENTRY : 0;
+    frames[count].flags |= php_print(window->memory, function, &prints);
     count++;
   }
   return count;
@@ -2367,6 +2469,10 @@ uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uin
   (void)hint;
   return onstack_php_copy(data, memory, frames, capacity);
 }
+
+/* ---- core/src/handler/interpreter/print.c ---- */
+
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_print_named[ONSTACK_PRINT_PLACES];
 
 /* ---- core/src/handler/interpreter/python.c ---- */
 /* ---- core/src/handler/interpreter/python.h ---- */
@@ -2411,7 +2517,8 @@ typedef struct onstack_python_layout {
   uint16_t frame_function;    /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
   uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
   uint16_t code_name, code_file, code_line, code_table;
-  uint16_t string_data; /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
+  uint16_t code_version; /* another one for each code object; 0: there is none */
+  uint16_t string_data;  /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
   uint16_t string_wide;
 } onstack_python_layout;
 
@@ -2431,6 +2538,15 @@ typedef struct onstack_python {
 } onstack_python;
 
 ONSTACK_INTERNAL_DATA onstack_python onstack_python_found;
+
+/* A code object's identity; FIRST_LINE: with its version in the upper half. */
+enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_PYTHON_FIRST_LINE, ONSTACK_PYTHON_NAME_HASH };
+#define ONSTACK_PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
+
+/* The identity of a code object; `bytes`: ONSTACK_PYTHON_CODE_BYTES of scratch. False: there is none. Signal-safe, if
+   `memory` is. */
+ONSTACK_INTERNAL bool onstack_python_identify(const onstack_frame_memory *memory, uint64_t code, uint8_t *bytes,
+                                              uint64_t identity[ONSTACK_IDENTITY]);
 
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
@@ -2852,12 +2968,16 @@ ONSTACK_INTERNAL_DEFINE onstack_python onstack_python_found;
 #define PYTHON_THREAD_BYTES 320u /* at most, of a layout's thread_bytes */
 #define PYTHON_STATE_MOST 4096u  /* bytes of a PyThreadState, with what lies in it */
 #define PYTHON_POSITION_MAX (1u << 28)
+#define PYTHON_STRING_LENGTH 16u /* PyASCIIObject.length */
+#define PYTHON_NAME_BYTES 144u   /* of a name, from there on, as far as it tells names apart */
 
 /* In the scratch memory. */
 typedef struct python_scratch {
   uint8_t thread[PYTHON_THREAD_BYTES];
   uint8_t frame[ONSTACK_WINDOW_FRAME];
   uint8_t window[ONSTACK_WINDOW_BYTES];
+  uint8_t code[ONSTACK_PYTHON_CODE_BYTES];
+  uint64_t identity[ONSTACK_IDENTITY];
 } python_scratch;
 _Static_assert(sizeof(python_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
 
@@ -2913,6 +3033,50 @@ static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *la
   return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
 }
 
+static ONSTACK_HANDLER uint32_t python_half(const uint8_t *bytes, uint32_t offset) {
+  return *(const volatile uint32_t *)(const void *)(bytes + offset);
+}
+
+/* Not by its own hash, which most names have, and others get when somebody asks. `bytes`: ONSTACK_PYTHON_CODE_BYTES. */
+static ONSTACK_HANDLER uint64_t python_name_hash(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint64_t name, uint8_t *bytes) {
+  const uint64_t from = name + PYTHON_STRING_LENGTH;
+  uint32_t size = PYTHON_NAME_BYTES; /* the name may end with its page */
+  if (!onstack_window_read(memory, from, bytes, size) && !onstack_window_read(memory, from, bytes, size = 8)) return 0;
+  const uint64_t length = onstack_window_word(bytes, 0);
+  uint64_t hash = length;
+  for (uint32_t i = layout->string_data - PYTHON_STRING_LENGTH; i < size; i++) {
+    if (i - (layout->string_data - PYTHON_STRING_LENGTH) == length) break;
+    hash = (hash ^ ((const volatile uint8_t *)bytes)[i]) * 0x100000001b3u; /* FNV-1a */
+  }
+  return hash;
+}
+
+ONSTACK_HANDLER bool onstack_python_identify(const onstack_frame_memory *memory, uint64_t code, uint8_t *bytes,
+                                             uint64_t identity[ONSTACK_IDENTITY]) {
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  volatile uint64_t *words = identity;
+  if (!onstack_window_read(memory, code, bytes, layout->code_table + (uint32_t)sizeof(uint64_t))) return false;
+  if (onstack_window_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
+  words[ONSTACK_PYTHON_NAME] = onstack_window_word(bytes, layout->code_name);
+  words[ONSTACK_PYTHON_FILE] = onstack_window_word(bytes, layout->code_file);
+  words[ONSTACK_PYTHON_LINES] = onstack_window_word(bytes, layout->code_table);
+  words[ONSTACK_PYTHON_FIRST_LINE] = python_half(bytes, layout->code_line);
+  if (layout->code_version) words[ONSTACK_PYTHON_FIRST_LINE] |= (uint64_t)python_half(bytes, layout->code_version) << 32;
+  words[ONSTACK_PYTHON_NAME_HASH] = python_name_hash(layout, memory, words[ONSTACK_PYTHON_NAME], bytes);
+  return true;
+}
+
+/* For the flags of a frame; *left: how many more this sample takes. */
+static ONSTACK_HANDLER uint32_t python_print(const onstack_frame_memory *memory, uint64_t code, uint32_t *left) {
+  python_scratch *scratch = memory->scratch;
+  if (onstack_print_is_named(code)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
+  if (*left == 0 || !onstack_python_identify(memory, code, scratch->code, scratch->identity))
+    return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
+  --*left;
+  return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
+}
+
 static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_python_layout *layout, const uint8_t *bytes,
                                                              uint64_t code) {
   onstack_interpreted_frame frame = {.function = code};
@@ -2929,6 +3093,7 @@ static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_pytho
 static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
                                               uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
+  uint32_t prints = ONSTACK_PRINTS;
   bool placed = false;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
@@ -2940,7 +3105,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
     placed |= sentinel;
     address = onstack_window_word(bytes, layout->frame_previous);
     if (sentinel && count > 0 && !(frames[count - 1].flags & ONSTACK_INTERPRETED_ENTRY)) {
-      frames[count - 1].flags = ONSTACK_INTERPRETED_ENTRY;
+      frames[count - 1].flags |= ONSTACK_INTERPRETED_ENTRY;
       continue;
     }
     if (layout->frame_function && !sentinel &&
@@ -2953,6 +3118,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
     else if (layout->entry == ONSTACK_PYTHON_EACH ||
              (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
+    if (!sentinel) frames[count].flags |= python_print(window->memory, code, &prints);
     count++;
   }
   return count;
@@ -10595,6 +10761,7 @@ static const onstack_python_layout python_layouts[] = {
      .code_file = 112,
      .code_line = 68,
      .code_table = 136,
+     .code_version = 92,
      .string_data = 40,
      .string_wide = 56},
     {.version = 0x030d,
@@ -10622,6 +10789,7 @@ static const onstack_python_layout python_layouts[] = {
      .code_file = 112,
      .code_line = 68,
      .code_table = 136,
+     .code_version = 92,
      .string_data = 40,
      .string_wide = 56},
 };
@@ -18358,23 +18526,25 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
 /* ---- core/src/drain/interpreter/known.c ---- */
 /* ---- core/src/drain/interpreter/known.h ---- */
 /*
- * What frames of interpreters were called, with the words by which their functions are known again. Where those have changed
- * another function lies there, and the frame may have been of either: it has no name. Where no function lies there any more it
- * was the one that was seen there some milliseconds before, and none if that is longer ago.
+ * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
+ * hash of them (handler/interpreter/print.h): it has a name if the function that lies there now has the same, or the one that
+ * lay there when it was named last. From then on frames are copied without: they have a name as long as the words are what they
+ * were, and where no function lies there any more that of the one that was seen there some milliseconds before.
  */
 #ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 #define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 
 #define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
-#define ONSTACK_KNOWN_IDENTITY 5
+
+/* Reads for functions that the handler calls too. */
+ONSTACK_INTERNAL_DATA const onstack_frame_memory onstack_known_memory;
 
 /* Of one interpreter. Both are called under a lock. */
 typedef struct onstack_known_reader {
-  /* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what
-     has just been freed. False: there is no function. */
-  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]);
+  /* False: there is no function. */
+  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]);
   /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
-  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint8_t *scratch,
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
                onstack_frame_text *text);
 } onstack_known_reader;
 
@@ -18398,24 +18568,43 @@ static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t 
 #include <string.h>
 #include <sys/mman.h>
 
-#define KNOWN_FRAMES 1024u        /* a power of two; a newer one takes the place of an older one */
-#define KNOWN_STANDS_NS 50000000u /* how long what was seen tells of samples after it: some rounds of the consumer */
+#define KNOWN_FRAMES 1024u         /* a power of two; a newer one takes the place of an older one */
+#define KNOWN_STANDS_NS 50000000u  /* how long what was seen tells of samples after it: some rounds of the consumer */
+#define KNOWN_KEEPS_NS 1000000000u /* how long a function keeps its place from others */
+#define KNOWN_DOUBT_NS                                                                                                      \
+  ((uint64_t)10000000000u) /* how long frames are copied with a hash, after another one had come there */
+
+/* Where a function's address is in onstack_print_named. */
+typedef struct known_function {
+  const onstack_known_reader *reader; /* NULL: nobody's */
+  uint64_t function, identity[ONSTACK_IDENTITY];
+  uint64_t seen_ns;  /* it was there */
+  uint64_t doubt_ns; /* until then it is not among onstack_print_named */
+} known_function;
 
 typedef struct known_frame {
   const onstack_known_reader *reader; /* NULL: nothing is known here */
-  uint64_t function, identity[ONSTACK_KNOWN_IDENTITY];
-  uint64_t seen_ns; /* the function was there */
+  uint64_t function, identity[ONSTACK_IDENTITY];
   uint32_t position;
   onstack_frame_text text;
 } known_frame;
 
 typedef struct known_memory {
+  known_function functions[ONSTACK_PRINT_PLACES];
   known_frame frames[KNOWN_FRAMES];
   uint8_t scratch[ONSTACK_KNOWN_SCRATCH];
 } known_memory;
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 static known_memory *known; /* under the lock; mapped, as the names are (names.c) */
+
+static uint32_t known_read(uint64_t address, void *to, uint32_t bytes) {
+  return onstack_process_memory_read(address, to, bytes);
+}
+
+static uint32_t known_read_own(uint64_t address, uint64_t *word) { return known_read(address, word, sizeof(*word)); }
+
+ONSTACK_INTERNAL_DEFINE const onstack_frame_memory onstack_known_memory = {.read = known_read, .read_own = known_read_own};
 
 static bool known_open(void) {
   if (known) return true;
@@ -18431,25 +18620,54 @@ static known_frame *known_place(const onstack_interpreted_frame *frame) {
   return &known->frames[mixed >> 40 & (KNOWN_FRAMES - 1)];
 }
 
+static bool known_same(const uint64_t one[ONSTACK_IDENTITY], const uint64_t other[ONSTACK_IDENTITY]) {
+  return memcmp(one, other, ONSTACK_IDENTITY * sizeof(*one)) == 0;
+}
+
+/* What the function at a frame's address is, if it is the one that the frame was of. */
+static bool known_prove(const onstack_known_reader *reader, const onstack_interpreted_frame *frame, known_function *place,
+                        uint64_t identity[ONSTACK_IDENTITY], bool *there) {
+  const uint32_t print = frame->flags >> ONSTACK_PRINT_SHIFT, number = (uint32_t)(place - known->functions);
+  const bool mine = place->reader == reader && place->function == frame->function;
+  const uint64_t now = onstack_monotonic_ns();
+  *there = reader->identify(frame, identity);
+  if (!*there) {
+    if (!mine) return false;
+    memcpy(identity, place->identity, sizeof(place->identity));
+    return print == ONSTACK_PRINT_NAMED ? now - place->seen_ns < KNOWN_STANDS_NS : print == onstack_print_of(identity);
+  }
+  if (print != ONSTACK_PRINT_NAMED ? print != onstack_print_of(identity) : !mine || !known_same(place->identity, identity)) {
+    if (!mine || known_same(place->identity, identity)) return false;
+    place->reader = NULL; /* samples that are on their way may be of either */
+    place->doubt_ns = now + KNOWN_DOUBT_NS;
+    onstack_publish(&onstack_print_named[number], (uint64_t)0);
+    return false;
+  }
+  if (!mine && place->reader && now - place->seen_ns < KNOWN_KEEPS_NS) return true;
+  *place = (known_function){.reader = reader, .function = frame->function, .seen_ns = now, .doubt_ns = place->doubt_ns};
+  memcpy(place->identity, identity, sizeof(place->identity));
+  /* Pairs with the observe in print.h. */
+  onstack_publish(&onstack_print_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
+  return true;
+}
+
 /* With the lock held. */
 static int known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
                           onstack_frame_text *text) {
+  uint64_t identity[ONSTACK_IDENTITY] = {0}, again[ONSTACK_IDENTITY] = {0};
+  bool there;
+  if (!known_prove(reader, frame, &known->functions[onstack_print_place(frame->function)], identity, &there)) return -ESRCH;
   known_frame *place = known_place(frame);
-  uint64_t identity[ONSTACK_KNOWN_IDENTITY] = {0};
-  const bool mine = place->reader == reader && place->function == frame->function && place->position == frame->position;
-  const bool there = reader->identify(frame, identity);
-  const uint64_t now = onstack_monotonic_ns();
-  if (mine && (there ? memcmp(place->identity, identity, sizeof(identity)) == 0 : now - place->seen_ns < KNOWN_STANDS_NS)) {
-    if (there) place->seen_ns = now;
+  if (place->reader == reader && place->function == frame->function && place->position == frame->position &&
+      known_same(place->identity, identity)) {
     *text = place->text;
     return 0;
   }
-  place->reader = NULL;
   if (!there || !reader->read(frame, identity, known->scratch, text)) return -ESRCH;
-  *place = (known_frame){
-      .reader = reader, .function = frame->function, .seen_ns = now, .position = frame->position, .text = *text};
+  if (!reader->identify(frame, again) || !known_same(identity, again)) return -ESRCH; /* it went meanwhile */
+  *place = (known_frame){.reader = reader, .function = frame->function, .position = frame->position, .text = *text};
   memcpy(place->identity, identity, sizeof(identity));
-  return mine ? -ESRCH : 0;
+  return 0;
 }
 
 int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
@@ -18476,41 +18694,15 @@ ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_
 #include <errno.h>
 #include <stdio.h>
 
-/* zend_function (Zend/zend_compile.h), where the versions agree. */
-#define PHP_FUNCTION_BYTES 184u
-#define PHP_FUNCTION_TYPE 0u
-#define PHP_FUNCTION_NAME 8u
-#define PHP_FUNCTION_SCOPE 16u
-#define PHP_INTERNAL 1u
-#define PHP_INTERNAL_BYTES 24u /* of one of these, which can be shorter */
-#define PHP_USER 2u
-#define PHP_EVAL 4u
 #define PHP_CLASS_NAME 8u /* zend_class_entry.name */
-#define PHP_STRING_HASH 8u
 #define PHP_STRING_LENGTH 16u
 #define PHP_STRING_DATA 24u
 #define PHP_OPCODE_BYTES 32u /* zend_op */
 #define PHP_OPCODE_LINE 24u
 
-/* A function's identity; PHP_OPCODES: with its type in the top byte. */
-enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES, PHP_NAME_HASH };
-
-static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]) {
-  const onstack_php_layout *layout = onstack_php_found.layout;
-  uint8_t bytes[PHP_FUNCTION_BYTES];
-  const bool whole = onstack_process_memory_read(frame->function, bytes, sizeof(bytes));
-  if (!whole && !onstack_process_memory_read(frame->function, bytes, PHP_INTERNAL_BYTES)) return false;
-  const uint8_t type = bytes[PHP_FUNCTION_TYPE];
-  if (!whole && type != PHP_INTERNAL) return false;
-  if (type != PHP_INTERNAL && type != PHP_USER && type != PHP_EVAL) return false;
-  identity[PHP_NAME] = onstack_known_word(bytes, PHP_FUNCTION_NAME);
-  identity[PHP_SCOPE] = onstack_known_word(bytes, PHP_FUNCTION_SCOPE);
-  identity[PHP_FILE] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_file);
-  identity[PHP_OPCODES] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_opcodes);
-  identity[PHP_OPCODES] |= (uint64_t)type << 56;
-  if (identity[PHP_NAME] != 0) /* of a file's own code */
-    onstack_process_memory_read(identity[PHP_NAME] + PHP_STRING_HASH, &identity[PHP_NAME_HASH], sizeof(*identity));
-  return true;
+static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
+  uint8_t bytes[ONSTACK_PHP_FUNCTION_BYTES];
+  return onstack_php_identify(&onstack_known_memory, frame->function, bytes, identity);
 }
 
 /* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
@@ -18539,31 +18731,31 @@ static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcode
   return php_number(opcodes + offset + PHP_OPCODE_LINE);
 }
 
-static bool php_name(const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint8_t type, char *out, size_t capacity) {
+static bool php_name(const uint64_t identity[ONSTACK_IDENTITY], uint8_t type, char *out, size_t capacity) {
   char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
-  if (identity[PHP_NAME] == 0) { /* of a file, whose functions lie in it */
-    snprintf(out, capacity, type == PHP_EVAL ? "<eval>" : "<main>");
+  if (identity[ONSTACK_PHP_NAME] == 0) { /* of a file, whose functions lie in it */
+    snprintf(out, capacity, type == ONSTACK_PHP_EVAL ? "<eval>" : "<main>");
     return true;
   }
-  if (!php_string(identity[PHP_NAME], name, sizeof(name))) return false;
+  if (!php_string(identity[ONSTACK_PHP_NAME], name, sizeof(name))) return false;
   uint64_t text = 0;
-  const bool method = identity[PHP_SCOPE] != 0 &&
-                      onstack_process_memory_read(identity[PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
+  const bool method = identity[ONSTACK_PHP_SCOPE] != 0 &&
+                      onstack_process_memory_read(identity[ONSTACK_PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
                       php_string(text, scope, sizeof(scope));
   snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
   return true;
 }
 
-static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY],
-                     uint8_t *scratch, onstack_frame_text *text) {
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+                     onstack_frame_text *text) {
   (void)scratch;
-  const uint8_t type = (uint8_t)(identity[PHP_OPCODES] >> 56);
+  const uint8_t type = (uint8_t)(identity[ONSTACK_PHP_OPCODES] >> 56);
   if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
-  text->flags = type == PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
-  if (type == PHP_INTERNAL) return true;
-  if (!php_string(identity[PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->flags = type == ONSTACK_PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
+  if (type == ONSTACK_PHP_INTERNAL) return true;
+  if (!php_string(identity[ONSTACK_PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
   text->start_line = php_number(frame->function + onstack_php_found.layout->function_line);
-  text->line = php_line(frame, identity[PHP_OPCODES] << 8 >> 8);
+  text->line = php_line(frame, identity[ONSTACK_PHP_OPCODES] << 8 >> 8);
   return true;
 }
 
@@ -18603,23 +18795,11 @@ ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *t
 #include <errno.h>
 #include <string.h>
 
-#define PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
-#define PYTHON_STRING_HASH 24u /* PyASCIIObject.hash: names that a program makes have one */
-#define PYTHON_BYTES_DATA 32u  /* PyBytesObject.ob_sval */
+#define PYTHON_BYTES_DATA 32u /* PyBytesObject.ob_sval */
 
-enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE, PYTHON_NAME_HASH }; /* a code object's identity */
-
-static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]) {
-  const onstack_python_layout *layout = onstack_python_found.layout;
-  uint8_t bytes[PYTHON_CODE_BYTES];
-  if (!onstack_process_memory_read(frame->function, bytes, layout->code_table + sizeof(uint64_t))) return false;
-  if (onstack_known_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
-  identity[PYTHON_NAME] = onstack_known_word(bytes, layout->code_name);
-  identity[PYTHON_FILE] = onstack_known_word(bytes, layout->code_file);
-  identity[PYTHON_LINES] = onstack_known_word(bytes, layout->code_table);
-  identity[PYTHON_FIRST_LINE] = (uint32_t)onstack_known_word(bytes, layout->code_line);
-  onstack_process_memory_read(identity[PYTHON_NAME] + PYTHON_STRING_HASH, &identity[PYTHON_NAME_HASH], sizeof(*identity));
-  return true;
+static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
+  uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
+  return onstack_python_identify(&onstack_known_memory, frame->function, bytes, identity);
 }
 
 static size_t python_put(char *out, uint32_t character) {
@@ -18669,22 +18849,22 @@ static bool python_string(const onstack_python *python, uint64_t address, char *
   return used > 0;
 }
 
-static uint32_t python_line_of(const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint32_t position, uint8_t *table) {
+static uint32_t python_line_of(const uint64_t identity[ONSTACK_IDENTITY], uint32_t position, uint8_t *table) {
   uint8_t head[PYTHON_BYTES_DATA];
-  if (!onstack_process_memory_read(identity[PYTHON_LINES], head, sizeof(head))) return 0;
+  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
   const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
   const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
-  if (!onstack_process_memory_read(identity[PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
-  return onstack_python_line(onstack_python_found.layout->version, table, bytes, (uint32_t)identity[PYTHON_FIRST_LINE],
-                             position);
+  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
+  return onstack_python_line(onstack_python_found.layout->version, table, bytes,
+                             (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
 }
 
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY],
-                        uint8_t *scratch, onstack_frame_text *text) {
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+                        onstack_frame_text *text) {
   const onstack_python *python = &onstack_python_found;
-  if (!python_string(python, identity[PYTHON_NAME], text->function, sizeof(text->function))) return false;
-  if (!python_string(python, identity[PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
-  text->start_line = (uint32_t)identity[PYTHON_FIRST_LINE];
+  if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
+  if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
   text->line = python_line_of(identity, frame->position, scratch);
   return true;
 }

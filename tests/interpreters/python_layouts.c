@@ -90,6 +90,9 @@ int main(void) {
   compare("a frame's instruction", layout->frame_instruction, offsetof(PyFrameObject, f_lasti));
   compare("code's name", layout->code_name, offsetof(PyCodeObject, co_name));
 #endif
+#if PY_VERSION_HEX >= 0x030c0000
+  compare("code's version", layout->code_version, offsetof(PyCodeObject, co_version));
+#endif
 #if PY_VERSION_HEX >= 0x030d0000
   compare("a frame's function", layout->frame_function, offsetof(_PyInterpreterFrame, f_funcobj));
 #endif

@@ -103,6 +103,7 @@ static const onstack_python_layout python_layouts[] = {
      .code_file = 112,
      .code_line = 68,
      .code_table = 136,
+     .code_version = 92,
      .string_data = 40,
      .string_wide = 56},
     {.version = 0x030d,
@@ -130,6 +131,7 @@ static const onstack_python_layout python_layouts[] = {
      .code_file = 112,
      .code_line = 68,
      .code_table = 136,
+     .code_version = 92,
      .string_data = 40,
      .string_wide = 56},
 };

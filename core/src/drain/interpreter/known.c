@@ -3,30 +3,50 @@
 
 #include "base/clock_ns.h"
 #include "base/own_memory.h"
+#include "base/process_memory.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define KNOWN_FRAMES 1024u        /* a power of two; a newer one takes the place of an older one */
-#define KNOWN_STANDS_NS 50000000u /* how long what was seen tells of samples after it: some rounds of the consumer */
+#define KNOWN_FRAMES 1024u         /* a power of two; a newer one takes the place of an older one */
+#define KNOWN_STANDS_NS 50000000u  /* how long what was seen tells of samples after it: some rounds of the consumer */
+#define KNOWN_KEEPS_NS 1000000000u /* how long a function keeps its place from others */
+#define KNOWN_DOUBT_NS                                                                                                      \
+  ((uint64_t)10000000000u) /* how long frames are copied with a hash, after another one had come there */
+
+/* Where a function's address is in onstack_print_named. */
+typedef struct known_function {
+  const onstack_known_reader *reader; /* NULL: nobody's */
+  uint64_t function, identity[ONSTACK_IDENTITY];
+  uint64_t seen_ns;  /* it was there */
+  uint64_t doubt_ns; /* until then it is not among onstack_print_named */
+} known_function;
 
 typedef struct known_frame {
   const onstack_known_reader *reader; /* NULL: nothing is known here */
-  uint64_t function, identity[ONSTACK_KNOWN_IDENTITY];
-  uint64_t seen_ns; /* the function was there */
+  uint64_t function, identity[ONSTACK_IDENTITY];
   uint32_t position;
   onstack_frame_text text;
 } known_frame;
 
 typedef struct known_memory {
+  known_function functions[ONSTACK_PRINT_PLACES];
   known_frame frames[KNOWN_FRAMES];
   uint8_t scratch[ONSTACK_KNOWN_SCRATCH];
 } known_memory;
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 static known_memory *known; /* under the lock; mapped, as the names are (names.c) */
+
+static uint32_t known_read(uint64_t address, void *to, uint32_t bytes) {
+  return onstack_process_memory_read(address, to, bytes);
+}
+
+static uint32_t known_read_own(uint64_t address, uint64_t *word) { return known_read(address, word, sizeof(*word)); }
+
+ONSTACK_INTERNAL_DEFINE const onstack_frame_memory onstack_known_memory = {.read = known_read, .read_own = known_read_own};
 
 static bool known_open(void) {
   if (known) return true;
@@ -42,25 +62,54 @@ static known_frame *known_place(const onstack_interpreted_frame *frame) {
   return &known->frames[mixed >> 40 & (KNOWN_FRAMES - 1)];
 }
 
+static bool known_same(const uint64_t one[ONSTACK_IDENTITY], const uint64_t other[ONSTACK_IDENTITY]) {
+  return memcmp(one, other, ONSTACK_IDENTITY * sizeof(*one)) == 0;
+}
+
+/* What the function at a frame's address is, if it is the one that the frame was of. */
+static bool known_prove(const onstack_known_reader *reader, const onstack_interpreted_frame *frame, known_function *place,
+                        uint64_t identity[ONSTACK_IDENTITY], bool *there) {
+  const uint32_t print = frame->flags >> ONSTACK_PRINT_SHIFT, number = (uint32_t)(place - known->functions);
+  const bool mine = place->reader == reader && place->function == frame->function;
+  const uint64_t now = onstack_monotonic_ns();
+  *there = reader->identify(frame, identity);
+  if (!*there) {
+    if (!mine) return false;
+    memcpy(identity, place->identity, sizeof(place->identity));
+    return print == ONSTACK_PRINT_NAMED ? now - place->seen_ns < KNOWN_STANDS_NS : print == onstack_print_of(identity);
+  }
+  if (print != ONSTACK_PRINT_NAMED ? print != onstack_print_of(identity) : !mine || !known_same(place->identity, identity)) {
+    if (!mine || known_same(place->identity, identity)) return false;
+    place->reader = NULL; /* samples that are on their way may be of either */
+    place->doubt_ns = now + KNOWN_DOUBT_NS;
+    onstack_publish(&onstack_print_named[number], (uint64_t)0);
+    return false;
+  }
+  if (!mine && place->reader && now - place->seen_ns < KNOWN_KEEPS_NS) return true;
+  *place = (known_function){.reader = reader, .function = frame->function, .seen_ns = now, .doubt_ns = place->doubt_ns};
+  memcpy(place->identity, identity, sizeof(place->identity));
+  /* Pairs with the observe in print.h. */
+  onstack_publish(&onstack_print_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
+  return true;
+}
+
 /* With the lock held. */
 static int known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
                           onstack_frame_text *text) {
+  uint64_t identity[ONSTACK_IDENTITY] = {0}, again[ONSTACK_IDENTITY] = {0};
+  bool there;
+  if (!known_prove(reader, frame, &known->functions[onstack_print_place(frame->function)], identity, &there)) return -ESRCH;
   known_frame *place = known_place(frame);
-  uint64_t identity[ONSTACK_KNOWN_IDENTITY] = {0};
-  const bool mine = place->reader == reader && place->function == frame->function && place->position == frame->position;
-  const bool there = reader->identify(frame, identity);
-  const uint64_t now = onstack_monotonic_ns();
-  if (mine && (there ? memcmp(place->identity, identity, sizeof(identity)) == 0 : now - place->seen_ns < KNOWN_STANDS_NS)) {
-    if (there) place->seen_ns = now;
+  if (place->reader == reader && place->function == frame->function && place->position == frame->position &&
+      known_same(place->identity, identity)) {
     *text = place->text;
     return 0;
   }
-  place->reader = NULL;
   if (!there || !reader->read(frame, identity, known->scratch, text)) return -ESRCH;
-  *place = (known_frame){
-      .reader = reader, .function = frame->function, .seen_ns = now, .position = frame->position, .text = *text};
+  if (!reader->identify(frame, again) || !known_same(identity, again)) return -ESRCH; /* it went meanwhile */
+  *place = (known_frame){.reader = reader, .function = frame->function, .position = frame->position, .text = *text};
   memcpy(place->identity, identity, sizeof(identity));
-  return mine ? -ESRCH : 0;
+  return 0;
 }
 
 int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What frames of interpreters were called, with the words by which their functions are known again. Where those have changed
- * another function lies there, and the frame may have been of either: it has no name. Where no function lies there any more it
- * was the one that was seen there some milliseconds before, and none if that is longer ago.
+ * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
+ * hash of them (handler/interpreter/print.h): it has a name if the function that lies there now has the same, or the one that
+ * lay there when it was named last. From then on frames are copied without: they have a name as long as the words are what they
+ * were, and where no function lies there any more that of the one that was seen there some milliseconds before.
  */
 #ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 #define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 
 #include "base/defs.h"
+#include "handler/interpreter/print.h"
 #include "onstack/onstack.h"
 
 #define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
-#define ONSTACK_KNOWN_IDENTITY 5
+
+/* Reads for functions that the handler calls too. */
+ONSTACK_INTERNAL_DATA const onstack_frame_memory onstack_known_memory;
 
 /* Of one interpreter. Both are called under a lock. */
 typedef struct onstack_known_reader {
-  /* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what
-     has just been freed. False: there is no function. */
-  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]);
+  /* False: there is no function. */
+  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]);
   /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
-  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint8_t *scratch,
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
                onstack_frame_text *text);
 } onstack_known_reader;
 

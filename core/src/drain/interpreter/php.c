@@ -10,41 +10,15 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* zend_function (Zend/zend_compile.h), where the versions agree. */
-#define PHP_FUNCTION_BYTES 184u
-#define PHP_FUNCTION_TYPE 0u
-#define PHP_FUNCTION_NAME 8u
-#define PHP_FUNCTION_SCOPE 16u
-#define PHP_INTERNAL 1u
-#define PHP_INTERNAL_BYTES 24u /* of one of these, which can be shorter */
-#define PHP_USER 2u
-#define PHP_EVAL 4u
 #define PHP_CLASS_NAME 8u /* zend_class_entry.name */
-#define PHP_STRING_HASH 8u
 #define PHP_STRING_LENGTH 16u
 #define PHP_STRING_DATA 24u
 #define PHP_OPCODE_BYTES 32u /* zend_op */
 #define PHP_OPCODE_LINE 24u
 
-/* A function's identity; PHP_OPCODES: with its type in the top byte. */
-enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES, PHP_NAME_HASH };
-
-static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]) {
-  const onstack_php_layout *layout = onstack_php_found.layout;
-  uint8_t bytes[PHP_FUNCTION_BYTES];
-  const bool whole = onstack_process_memory_read(frame->function, bytes, sizeof(bytes));
-  if (!whole && !onstack_process_memory_read(frame->function, bytes, PHP_INTERNAL_BYTES)) return false;
-  const uint8_t type = bytes[PHP_FUNCTION_TYPE];
-  if (!whole && type != PHP_INTERNAL) return false;
-  if (type != PHP_INTERNAL && type != PHP_USER && type != PHP_EVAL) return false;
-  identity[PHP_NAME] = onstack_known_word(bytes, PHP_FUNCTION_NAME);
-  identity[PHP_SCOPE] = onstack_known_word(bytes, PHP_FUNCTION_SCOPE);
-  identity[PHP_FILE] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_file);
-  identity[PHP_OPCODES] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_opcodes);
-  identity[PHP_OPCODES] |= (uint64_t)type << 56;
-  if (identity[PHP_NAME] != 0) /* of a file's own code */
-    onstack_process_memory_read(identity[PHP_NAME] + PHP_STRING_HASH, &identity[PHP_NAME_HASH], sizeof(*identity));
-  return true;
+static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
+  uint8_t bytes[ONSTACK_PHP_FUNCTION_BYTES];
+  return onstack_php_identify(&onstack_known_memory, frame->function, bytes, identity);
 }
 
 /* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
@@ -73,31 +47,31 @@ static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcode
   return php_number(opcodes + offset + PHP_OPCODE_LINE);
 }
 
-static bool php_name(const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint8_t type, char *out, size_t capacity) {
+static bool php_name(const uint64_t identity[ONSTACK_IDENTITY], uint8_t type, char *out, size_t capacity) {
   char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
-  if (identity[PHP_NAME] == 0) { /* of a file, whose functions lie in it */
-    snprintf(out, capacity, type == PHP_EVAL ? "<eval>" : "<main>");
+  if (identity[ONSTACK_PHP_NAME] == 0) { /* of a file, whose functions lie in it */
+    snprintf(out, capacity, type == ONSTACK_PHP_EVAL ? "<eval>" : "<main>");
     return true;
   }
-  if (!php_string(identity[PHP_NAME], name, sizeof(name))) return false;
+  if (!php_string(identity[ONSTACK_PHP_NAME], name, sizeof(name))) return false;
   uint64_t text = 0;
-  const bool method = identity[PHP_SCOPE] != 0 &&
-                      onstack_process_memory_read(identity[PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
+  const bool method = identity[ONSTACK_PHP_SCOPE] != 0 &&
+                      onstack_process_memory_read(identity[ONSTACK_PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
                       php_string(text, scope, sizeof(scope));
   snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
   return true;
 }
 
-static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY],
-                     uint8_t *scratch, onstack_frame_text *text) {
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+                     onstack_frame_text *text) {
   (void)scratch;
-  const uint8_t type = (uint8_t)(identity[PHP_OPCODES] >> 56);
+  const uint8_t type = (uint8_t)(identity[ONSTACK_PHP_OPCODES] >> 56);
   if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
-  text->flags = type == PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
-  if (type == PHP_INTERNAL) return true;
-  if (!php_string(identity[PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->flags = type == ONSTACK_PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
+  if (type == ONSTACK_PHP_INTERNAL) return true;
+  if (!php_string(identity[ONSTACK_PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
   text->start_line = php_number(frame->function + onstack_php_found.layout->function_line);
-  text->line = php_line(frame, identity[PHP_OPCODES] << 8 >> 8);
+  text->line = php_line(frame, identity[ONSTACK_PHP_OPCODES] << 8 >> 8);
   return true;
 }
 

@@ -11,23 +11,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
-#define PYTHON_STRING_HASH 24u /* PyASCIIObject.hash: names that a program makes have one */
-#define PYTHON_BYTES_DATA 32u  /* PyBytesObject.ob_sval */
+#define PYTHON_BYTES_DATA 32u /* PyBytesObject.ob_sval */
 
-enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE, PYTHON_NAME_HASH }; /* a code object's identity */
-
-static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_KNOWN_IDENTITY]) {
-  const onstack_python_layout *layout = onstack_python_found.layout;
-  uint8_t bytes[PYTHON_CODE_BYTES];
-  if (!onstack_process_memory_read(frame->function, bytes, layout->code_table + sizeof(uint64_t))) return false;
-  if (onstack_known_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
-  identity[PYTHON_NAME] = onstack_known_word(bytes, layout->code_name);
-  identity[PYTHON_FILE] = onstack_known_word(bytes, layout->code_file);
-  identity[PYTHON_LINES] = onstack_known_word(bytes, layout->code_table);
-  identity[PYTHON_FIRST_LINE] = (uint32_t)onstack_known_word(bytes, layout->code_line);
-  onstack_process_memory_read(identity[PYTHON_NAME] + PYTHON_STRING_HASH, &identity[PYTHON_NAME_HASH], sizeof(*identity));
-  return true;
+static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
+  uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
+  return onstack_python_identify(&onstack_known_memory, frame->function, bytes, identity);
 }
 
 static size_t python_put(char *out, uint32_t character) {
@@ -77,22 +65,22 @@ static bool python_string(const onstack_python *python, uint64_t address, char *
   return used > 0;
 }
 
-static uint32_t python_line_of(const uint64_t identity[ONSTACK_KNOWN_IDENTITY], uint32_t position, uint8_t *table) {
+static uint32_t python_line_of(const uint64_t identity[ONSTACK_IDENTITY], uint32_t position, uint8_t *table) {
   uint8_t head[PYTHON_BYTES_DATA];
-  if (!onstack_process_memory_read(identity[PYTHON_LINES], head, sizeof(head))) return 0;
+  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
   const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
   const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
-  if (!onstack_process_memory_read(identity[PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
-  return onstack_python_line(onstack_python_found.layout->version, table, bytes, (uint32_t)identity[PYTHON_FIRST_LINE],
-                             position);
+  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
+  return onstack_python_line(onstack_python_found.layout->version, table, bytes,
+                             (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
 }
 
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_KNOWN_IDENTITY],
-                        uint8_t *scratch, onstack_frame_text *text) {
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+                        onstack_frame_text *text) {
   const onstack_python *python = &onstack_python_found;
-  if (!python_string(python, identity[PYTHON_NAME], text->function, sizeof(text->function))) return false;
-  if (!python_string(python, identity[PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
-  text->start_line = (uint32_t)identity[PYTHON_FIRST_LINE];
+  if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
+  if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
   text->line = python_line_of(identity, frame->position, scratch);
   return true;
 }

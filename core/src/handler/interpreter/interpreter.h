@@ -24,7 +24,8 @@ typedef struct onstack_interpreter {
 /* What the providers that ship are called with: they tell more than the public structure has room for. */
 typedef struct onstack_frame_place {
   onstack_frame_memory memory; /* the first: the rest lies behind it */
-  uint64_t place; /* out: in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
+  uint64_t
+      place; /* out: an address in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
 } onstack_frame_place;
 
 /* The providers of a session. */

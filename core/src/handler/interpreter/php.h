@@ -9,6 +9,7 @@
 #define ONSTACK_HANDLER_INTERPRETER_PHP_H
 
 #include "base/defs.h"
+#include "handler/interpreter/print.h"
 #include "onstack/onstack.h"
 
 /* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
@@ -28,6 +29,20 @@ typedef struct onstack_php {
 } onstack_php;
 
 ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
+
+/* A function's identity; OPCODES: with its type in the top byte. */
+enum { ONSTACK_PHP_NAME, ONSTACK_PHP_SCOPE, ONSTACK_PHP_FILE, ONSTACK_PHP_OPCODES, ONSTACK_PHP_NAME_HASH };
+#define ONSTACK_PHP_FUNCTION_BYTES 184u
+
+/* zend_function's types (Zend/zend_compile.h). */
+#define ONSTACK_PHP_INTERNAL 1u
+#define ONSTACK_PHP_USER 2u
+#define ONSTACK_PHP_EVAL 4u
+
+/* The identity of a function; `bytes`: ONSTACK_PHP_FUNCTION_BYTES of scratch. False: there is none. Signal-safe, if `memory`
+   is. */
+ONSTACK_INTERNAL bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
+                                           uint64_t identity[ONSTACK_IDENTITY]);
 
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,

@@ -13,12 +13,16 @@ ONSTACK_INTERNAL_DEFINE onstack_python onstack_python_found;
 #define PYTHON_THREAD_BYTES 320u /* at most, of a layout's thread_bytes */
 #define PYTHON_STATE_MOST 4096u  /* bytes of a PyThreadState, with what lies in it */
 #define PYTHON_POSITION_MAX (1u << 28)
+#define PYTHON_STRING_LENGTH 16u /* PyASCIIObject.length */
+#define PYTHON_NAME_BYTES 144u   /* of a name, from there on, as far as it tells names apart */
 
 /* In the scratch memory. */
 typedef struct python_scratch {
   uint8_t thread[PYTHON_THREAD_BYTES];
   uint8_t frame[ONSTACK_WINDOW_FRAME];
   uint8_t window[ONSTACK_WINDOW_BYTES];
+  uint8_t code[ONSTACK_PYTHON_CODE_BYTES];
+  uint64_t identity[ONSTACK_IDENTITY];
 } python_scratch;
 _Static_assert(sizeof(python_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
 
@@ -74,6 +78,50 @@ static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *la
   return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
 }
 
+static ONSTACK_HANDLER uint32_t python_half(const uint8_t *bytes, uint32_t offset) {
+  return *(const volatile uint32_t *)(const void *)(bytes + offset);
+}
+
+/* Not by its own hash, which most names have, and others get when somebody asks. `bytes`: ONSTACK_PYTHON_CODE_BYTES. */
+static ONSTACK_HANDLER uint64_t python_name_hash(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint64_t name, uint8_t *bytes) {
+  const uint64_t from = name + PYTHON_STRING_LENGTH;
+  uint32_t size = PYTHON_NAME_BYTES; /* the name may end with its page */
+  if (!onstack_window_read(memory, from, bytes, size) && !onstack_window_read(memory, from, bytes, size = 8)) return 0;
+  const uint64_t length = onstack_window_word(bytes, 0);
+  uint64_t hash = length;
+  for (uint32_t i = layout->string_data - PYTHON_STRING_LENGTH; i < size; i++) {
+    if (i - (layout->string_data - PYTHON_STRING_LENGTH) == length) break;
+    hash = (hash ^ ((const volatile uint8_t *)bytes)[i]) * 0x100000001b3u; /* FNV-1a */
+  }
+  return hash;
+}
+
+ONSTACK_HANDLER bool onstack_python_identify(const onstack_frame_memory *memory, uint64_t code, uint8_t *bytes,
+                                             uint64_t identity[ONSTACK_IDENTITY]) {
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  volatile uint64_t *words = identity;
+  if (!onstack_window_read(memory, code, bytes, layout->code_table + (uint32_t)sizeof(uint64_t))) return false;
+  if (onstack_window_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
+  words[ONSTACK_PYTHON_NAME] = onstack_window_word(bytes, layout->code_name);
+  words[ONSTACK_PYTHON_FILE] = onstack_window_word(bytes, layout->code_file);
+  words[ONSTACK_PYTHON_LINES] = onstack_window_word(bytes, layout->code_table);
+  words[ONSTACK_PYTHON_FIRST_LINE] = python_half(bytes, layout->code_line);
+  if (layout->code_version) words[ONSTACK_PYTHON_FIRST_LINE] |= (uint64_t)python_half(bytes, layout->code_version) << 32;
+  words[ONSTACK_PYTHON_NAME_HASH] = python_name_hash(layout, memory, words[ONSTACK_PYTHON_NAME], bytes);
+  return true;
+}
+
+/* For the flags of a frame; *left: how many more this sample takes. */
+static ONSTACK_HANDLER uint32_t python_print(const onstack_frame_memory *memory, uint64_t code, uint32_t *left) {
+  python_scratch *scratch = memory->scratch;
+  if (onstack_print_is_named(code)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
+  if (*left == 0 || !onstack_python_identify(memory, code, scratch->code, scratch->identity))
+    return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
+  --*left;
+  return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
+}
+
 static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_python_layout *layout, const uint8_t *bytes,
                                                              uint64_t code) {
   onstack_interpreted_frame frame = {.function = code};
@@ -90,6 +138,7 @@ static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_pytho
 static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
                                               uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
+  uint32_t prints = ONSTACK_PRINTS;
   bool placed = false;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
@@ -101,7 +150,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
     placed |= sentinel;
     address = onstack_window_word(bytes, layout->frame_previous);
     if (sentinel && count > 0 && !(frames[count - 1].flags & ONSTACK_INTERPRETED_ENTRY)) {
-      frames[count - 1].flags = ONSTACK_INTERPRETED_ENTRY;
+      frames[count - 1].flags |= ONSTACK_INTERPRETED_ENTRY;
       continue;
     }
     if (layout->frame_function && !sentinel &&
@@ -114,6 +163,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
     else if (layout->entry == ONSTACK_PYTHON_EACH ||
              (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
+    if (!sentinel) frames[count].flags |= python_print(window->memory, code, &prints);
     count++;
   }
   return count;

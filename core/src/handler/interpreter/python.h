@@ -12,6 +12,7 @@
 #define ONSTACK_HANDLER_INTERPRETER_PYTHON_H
 
 #include "base/defs.h"
+#include "handler/interpreter/print.h"
 #include "onstack/onstack.h"
 
 /* Where a frame says that native code called it. */
@@ -43,7 +44,8 @@ typedef struct onstack_python_layout {
   uint16_t frame_function;    /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
   uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
   uint16_t code_name, code_file, code_line, code_table;
-  uint16_t string_data; /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
+  uint16_t code_version; /* another one for each code object; 0: there is none */
+  uint16_t string_data;  /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
   uint16_t string_wide;
 } onstack_python_layout;
 
@@ -63,6 +65,15 @@ typedef struct onstack_python {
 } onstack_python;
 
 ONSTACK_INTERNAL_DATA onstack_python onstack_python_found;
+
+/* A code object's identity; FIRST_LINE: with its version in the upper half. */
+enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_PYTHON_FIRST_LINE, ONSTACK_PYTHON_NAME_HASH };
+#define ONSTACK_PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
+
+/* The identity of a code object; `bytes`: ONSTACK_PYTHON_CODE_BYTES of scratch. False: there is none. Signal-safe, if
+   `memory` is. */
+ONSTACK_INTERNAL bool onstack_python_identify(const onstack_frame_memory *memory, uint64_t code, uint8_t *bytes,
+                                              uint64_t identity[ONSTACK_IDENTITY]);
 
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
