@@ -57,8 +57,8 @@ function slow() { for ($i = 0, $sum = 0; $i < 200; $i++) $sum += strlen(str_repe
 function handler($number, $text) { slow(); return true; }
 set_error_handler('handler');
 function warns() { return utf8_encode("x"); }
-$end = microtime(true) + 0.5;
-while (microtime(true) < $end) warns();
+function used() { $use = getrusage(); return $use['ru_utime.tv_sec'] + $use['ru_utime.tv_usec'] / 1e6; }
+for ($end = used() + 0.5; used() < $end;) warns();
 """
 
 
