@@ -1797,7 +1797,8 @@ typedef struct onstack_interpreted {
   uint8_t cut;         /* there are more */
   uint8_t named;       /* the frames' functions are their addresses (base/interpreted_names.h) */
   uint8_t leaf;        /* onstack_interpreted_leaf */
-  uint8_t reserved[2];
+  uint8_t refused;     /* none, for the kernel copies no memory */
+  uint8_t reserved;
   onstack_interpreted_frame frames[];
 } onstack_interpreted;
 
@@ -2186,10 +2187,21 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
 
 #include <errno.h>
 
+static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
+
 /* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
 static ONSTACK_HANDLER uint32_t interpreter_read(uint64_t address, void *to, uint32_t bytes) {
   struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+  const long result = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  if (result < 0 && result != -EFAULT) onstack_store_relaxed(&interpreter_refusals, 1u);
+  return result == (long)bytes;
+}
+
+/* A filter refuses (seccomp, which a thread can have alone). */
+static ONSTACK_HANDLER bool interpreter_is_refused(void) {
+  uint64_t word = 0, copy;
+  return onstack_load_relaxed(&interpreter_refusals) != 0 &&
+         !interpreter_read((uint64_t)(uintptr_t)&word, &copy, sizeof(copy));
 }
 
 /* As the reader `probe` (handler/unwind/memory_probe.c): the kernel says whether the page is there, and nobody takes it away
@@ -2224,6 +2236,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
                                0};
   out->count = 0;
   out->named = 0;
+  out->cut = 0;
   out->leaf = ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
@@ -2235,6 +2248,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
     out->interpreter = (uint8_t)i;
     if (place.place != 0) out->leaf = interpreter_leaf(registers, place.place);
   }
+  out->refused = out->count == 0 && interpreter_is_refused();
 }
 
 /* ---- core/src/handler/interpreter/php.c ---- */
@@ -5847,7 +5861,7 @@ static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot
   onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
   if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
   onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, registers, slot->ring.depth, out);
-  if (out->count == 0) return 0;
+  if (out->count == 0 && !out->refused) return 0;
   entry->flags |= ONSTACK_ENTRY_INTERPRETED;
   return onstack_interpreted_used(out);
 }
@@ -18503,9 +18517,10 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
   interleave_output output = {.frames = frames, .capacity = capacity};
   uint32_t first, next;
   /* Another thread of the process, or one that has called native code alone. */
-  if (interleave_count_loops(interpreter, stack) == 0 && stack->truncation == ONSTACK_TRUNCATED_NOT) return;
+  const bool runs = interleave_count_loops(interpreter, stack) > 0;
+  if (!runs && (interpreted->refused || stack->truncation == ONSTACK_TRUNCATED_NOT)) return;
   if (!interpreted->named) onstack_interpreted_name_all(interpreter->provider, interpreted->frames, interpreted->count);
-  if (!interleave_fits(interpreter, interpreted, stack, &first, &next)) {
+  if (interpreted->refused || !interleave_fits(interpreter, interpreted, stack, &first, &next)) {
     onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
     return;
   }

@@ -128,6 +128,21 @@ for k in range(1000, 1000 + SECONDS):
 print(same)
 """
 
+# A filter against process_vm_readv alone.
+FILTERED = """
+import ctypes, os, struct, time
+number = {"x86_64": 310, "aarch64": 270}[os.uname().machine]
+steps = struct.pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, number, 6, 0, 0, 0x50001, 6, 0, 0, 0x7fff0000)
+text = ctypes.create_string_buffer(steps)
+program = struct.pack("HxxxxxxQ", 4, ctypes.addressof(text))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+def burn():
+    end = time.process_time() + SECONDS
+    while time.process_time() < end: sum(range(1000))
+burn()
+"""
+
 CHURN = """
 import gc, sys, threading, time
 end = time.time() + SECONDS
@@ -322,6 +337,15 @@ def python_functions_have_no_name_of_a_successor():
             check(int(done.output) > 20, f"{path}: {done.output} at the same place")
             wrong = [stack for _, _, stack in done.profile().samples if any(name.startswith("not_") for name in stack)]
             check(not wrong, f"{path}: {wrong[:1]}, {told(done.profile())}")
+
+
+@case
+def python_frames_that_a_filter_refuses_are_counted():
+    with run("/usr/bin/python3", FILTERED, 0.3) as done:
+        equal(done.status, 0, done.errors)
+        counts = told(done.profile())
+        ticks = sum(count for count, _, stack in done.profile().samples if "_PyEval_EvalFrameDefault" in stack)
+        check(counts.get("interpreted_unmatched", 0) > 0.3 / 0.002 * 0.1 and ticks > 20, f"{counts}, {ticks} ticks")
 
 
 @case

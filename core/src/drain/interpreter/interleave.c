@@ -100,9 +100,10 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
   interleave_output output = {.frames = frames, .capacity = capacity};
   uint32_t first, next;
   /* Another thread of the process, or one that has called native code alone. */
-  if (interleave_count_loops(interpreter, stack) == 0 && stack->truncation == ONSTACK_TRUNCATED_NOT) return;
+  const bool runs = interleave_count_loops(interpreter, stack) > 0;
+  if (!runs && (interpreted->refused || stack->truncation == ONSTACK_TRUNCATED_NOT)) return;
   if (!interpreted->named) onstack_interpreted_name_all(interpreter->provider, interpreted->frames, interpreted->count);
-  if (!interleave_fits(interpreter, interpreted, stack, &first, &next)) {
+  if (interpreted->refused || !interleave_fits(interpreter, interpreted, stack, &first, &next)) {
     onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
     return;
   }

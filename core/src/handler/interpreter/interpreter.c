@@ -8,10 +8,21 @@
 
 #include <errno.h>
 
+static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
+
 /* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
 static ONSTACK_HANDLER uint32_t interpreter_read(uint64_t address, void *to, uint32_t bytes) {
   struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+  const long result = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  if (result < 0 && result != -EFAULT) onstack_store_relaxed(&interpreter_refusals, 1u);
+  return result == (long)bytes;
+}
+
+/* A filter refuses (seccomp, which a thread can have alone). */
+static ONSTACK_HANDLER bool interpreter_is_refused(void) {
+  uint64_t word = 0, copy;
+  return onstack_load_relaxed(&interpreter_refusals) != 0 &&
+         !interpreter_read((uint64_t)(uintptr_t)&word, &copy, sizeof(copy));
 }
 
 /* As the reader `probe` (handler/unwind/memory_probe.c): the kernel says whether the page is there, and nobody takes it away
@@ -46,6 +57,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
                                0};
   out->count = 0;
   out->named = 0;
+  out->cut = 0;
   out->leaf = ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
@@ -57,4 +69,5 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
     out->interpreter = (uint8_t)i;
     if (place.place != 0) out->leaf = interpreter_leaf(registers, place.place);
   }
+  out->refused = out->count == 0 && interpreter_is_refused();
 }

@@ -48,7 +48,8 @@ typedef struct onstack_interpreted {
   uint8_t cut;         /* there are more */
   uint8_t named;       /* the frames' functions are their addresses (base/interpreted_names.h) */
   uint8_t leaf;        /* onstack_interpreted_leaf */
-  uint8_t reserved[2];
+  uint8_t refused;     /* none, for the kernel copies no memory */
+  uint8_t reserved;
   onstack_interpreted_frame frames[];
 } onstack_interpreted;
 
