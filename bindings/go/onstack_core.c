@@ -1763,10 +1763,11 @@ int onstack_switch_read(uint8_t value, bool *on) {
 
 typedef struct onstack_interpreter {
   const onstack_frame_provider *provider;
-  uint32_t ready; /* it is there (publish / observe) */
+  uint32_t ready; /* it is there (publish / observe). Where it has gone, 0 again */
   bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
   uint32_t loop_count;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
+  bool (*lives)(void); /* asked now and then, once it is ready; NULL: it never ends but with its object */
   bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
 
@@ -2539,19 +2540,22 @@ typedef struct onstack_python_layout {
 #define ONSTACK_PYTHON_NO_CFRAME UINT16_MAX
 #define ONSTACK_PYTHON_ON_C_STACK 3u /* frame_entry's value there */
 
+/* An interpreter from its beginning to its end; another one may be loaded later, elsewhere and of another version. */
 typedef struct onstack_python {
-  uint32_t ready; /* what follows is good, and stays (publish / observe) */
   const onstack_python_layout *layout;
   uint64_t runtime, code_type, string_type, none; /* of _PyRuntime, PyCode_Type, PyUnicode_Type, None */
-  uint64_t interpreter;
   /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
      there points to, at `key_index`. */
   int64_t key_offset;
   uint64_t key_index;
   bool key_indirect;
+  uint32_t key;
+  uint32_t loop_count;
+  onstack_loop_code loops[ONSTACK_LOOP_CODES];
 } onstack_python;
 
-ONSTACK_INTERNAL_DATA onstack_python onstack_python_found;
+/* The one that there is, or was; what it points to never changes (publish / observe). NULL: none yet. */
+ONSTACK_INTERNAL_DATA const onstack_python *onstack_python_found;
 
 /* A code object's identity; FIRST_LINE: with its version in the upper half. */
 enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_PYTHON_FIRST_LINE, ONSTACK_PYTHON_NAME_HASH };
@@ -2559,8 +2563,8 @@ enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_P
 
 /* The identity of a code object; `bytes`: ONSTACK_PYTHON_CODE_BYTES of scratch. False: there is none. Signal-safe, if
    `memory` is. */
-ONSTACK_INTERNAL bool onstack_python_identify(const onstack_frame_memory *memory, uint64_t code, uint8_t *bytes,
-                                              uint64_t identity[ONSTACK_IDENTITY]);
+ONSTACK_INTERNAL bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory,
+                                              uint64_t code, uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]);
 
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
@@ -2976,7 +2980,7 @@ ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint
 
 #endif
 
-ONSTACK_INTERNAL_DEFINE onstack_python onstack_python_found;
+ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
 
 #define PYTHON_STEPS 1024u       /* frames that are looked at, those that are none of the language too */
 #define PYTHON_THREAD_BYTES 320u /* at most, of a layout's thread_bytes */
@@ -2996,8 +3000,8 @@ typedef struct python_scratch {
 _Static_assert(sizeof(python_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
 
 /* The value of the interpreter's pthread key; 0: this is no thread of Python's. */
-static ONSTACK_HANDLER uint64_t python_thread(const onstack_frame_memory *memory, uint64_t *self) {
-  const onstack_python *python = &onstack_python_found;
+static ONSTACK_HANDLER uint64_t python_thread(const onstack_python *python, const onstack_frame_memory *memory,
+                                              uint64_t *self) {
   uint64_t place, value;
   *self = onstack_thread_pointer(); /* 0 on a thread of a raw clone: no address then */
   place = *self + (uint64_t)python->key_offset;
@@ -3016,10 +3020,11 @@ static ONSTACK_HANDLER bool python_read_state(const onstack_python_layout *layou
 }
 
 /* The calling thread's; 0: it has none. That it is this thread's is proven where that can be had. */
-static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python *python, const onstack_frame_memory *memory,
                                                  uint8_t *state) {
+  const onstack_python_layout *layout = python->layout;
   uint64_t self;
-  const uint64_t thread = python_thread(memory, &self);
+  const uint64_t thread = python_thread(python, memory, &self);
   if (!python_read_state(layout, memory, thread, state)) return 0;
   return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
 }
@@ -3066,12 +3071,12 @@ static ONSTACK_HANDLER uint64_t python_name_hash(const onstack_python_layout *la
   return hash;
 }
 
-ONSTACK_HANDLER bool onstack_python_identify(const onstack_frame_memory *memory, uint64_t code, uint8_t *bytes,
-                                             uint64_t identity[ONSTACK_IDENTITY]) {
-  const onstack_python_layout *layout = onstack_python_found.layout;
+ONSTACK_HANDLER bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory, uint64_t code,
+                                             uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]) {
+  const onstack_python_layout *layout = python->layout;
   volatile uint64_t *words = identity;
   if (!onstack_window_read(memory, code, bytes, layout->code_table + (uint32_t)sizeof(uint64_t))) return false;
-  if (onstack_window_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
+  if (onstack_window_word(bytes, 8) != python->code_type) return false; /* PyObject.ob_type */
   words[ONSTACK_PYTHON_NAME] = onstack_window_word(bytes, layout->code_name);
   words[ONSTACK_PYTHON_FILE] = onstack_window_word(bytes, layout->code_file);
   words[ONSTACK_PYTHON_LINES] = onstack_window_word(bytes, layout->code_table);
@@ -3082,10 +3087,11 @@ ONSTACK_HANDLER bool onstack_python_identify(const onstack_frame_memory *memory,
 }
 
 /* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t python_print(const onstack_frame_memory *memory, uint64_t code, uint32_t *left) {
+static ONSTACK_HANDLER uint32_t python_print(const onstack_python *python, const onstack_frame_memory *memory, uint64_t code,
+                                             uint32_t *left) {
   python_scratch *scratch = memory->scratch;
   if (onstack_print_is_named(code)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
-  if (*left == 0 || !onstack_python_identify(memory, code, scratch->code, scratch->identity))
+  if (*left == 0 || !onstack_python_identify(python, memory, code, scratch->code, scratch->identity))
     return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
   --*left;
   return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
@@ -3104,9 +3110,10 @@ static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_pytho
 }
 
 /* The loop sets a frame's flag some instructions behind what leads here to the frame: so who calls it tells as well. */
-static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
+static ONSTACK_HANDLER uint32_t python_follow(const onstack_python *python, onstack_window *window, uint64_t address,
                                               uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
+  const onstack_python_layout *layout = python->layout;
   uint32_t prints = ONSTACK_PRINTS;
   bool placed = false;
   for (uint32_t step = 0; address != 0; step++) {
@@ -3122,9 +3129,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
       frames[count - 1].flags |= ONSTACK_INTERPRETED_ENTRY;
       continue;
     }
-    if (layout->frame_function && !sentinel &&
-        onstack_window_word(bytes, layout->frame_function) == onstack_python_found.none)
-      continue;
+    if (layout->frame_function && !sentinel && onstack_window_word(bytes, layout->frame_function) == python->none) continue;
     if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
     frames[count] = python_make(layout, bytes, code);
     if (sentinel) /* a call of the loop that has just begun or is about to return */
@@ -3132,29 +3137,29 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
     else if (layout->entry == ONSTACK_PYTHON_EACH ||
              (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
-    if (!sentinel) frames[count].flags |= python_print(window->memory, code, &prints);
+    if (!sentinel) frames[count].flags |= python_print(python, window->memory, code, &prints);
     count++;
   }
   return count;
 }
 
-static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python *python, const onstack_frame_memory *memory,
                                                   uint64_t thread, onstack_interpreted_frame *frames, uint32_t capacity) {
   python_scratch *scratch = memory->scratch;
   onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
   uint64_t outer;
-  const uint64_t innermost = python_innermost(layout, memory, thread, scratch->thread, &window.piece, &outer);
-  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, outer, frames, capacity);
+  const uint64_t innermost = python_innermost(python->layout, memory, thread, scratch->thread, &window.piece, &outer);
+  return innermost == 0 ? 0 : python_follow(python, &window, innermost, outer, frames, capacity);
 }
 
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                              onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
-  if (!onstack_observe(&onstack_python_found.ready)) return 0; /* pairs with the publish in control/interpreter/python.c */
-  const onstack_python_layout *layout = onstack_python_found.layout;
+  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with control/interpreter/python.c */
+  if (!python) return 0;
   python_scratch *scratch = memory->scratch;
-  const uint64_t thread = python_own_state(layout, memory, scratch->thread);
-  return thread == 0 ? 0 : python_copy_state(layout, memory, thread, frames, capacity);
+  const uint64_t thread = python_own_state(python, memory, scratch->thread);
+  return thread == 0 ? 0 : python_copy_state(python, memory, thread, frames, capacity);
 }
 
 /* ---- another thread, which is blocked; ordinary context ---- */
@@ -3171,9 +3176,9 @@ static uint64_t python_next(const onstack_frame_memory *memory, uint64_t address
 }
 
 /* The lists change under the reader: a thread that is missed now is found by another look. */
-static uint64_t python_state_of(const onstack_frame_memory *memory, uint8_t *state) {
-  const onstack_python_layout *layout = onstack_python_found.layout;
-  uint64_t interpreter = python_next(memory, onstack_python_found.runtime + layout->runtime_interpreter);
+static uint64_t python_state_of(const onstack_python *python, const onstack_frame_memory *memory, uint8_t *state) {
+  const onstack_python_layout *layout = python->layout;
+  uint64_t interpreter = python_next(memory, python->runtime + layout->runtime_interpreter);
   for (uint32_t step = 0; interpreter != 0 && step < PYTHON_STEPS; step++) {
     uint64_t thread = python_next(memory, interpreter + layout->interpreter_threads);
     for (; thread != 0 && step < PYTHON_STEPS; step++, thread = python_next(memory, thread + layout->thread_next))
@@ -3186,12 +3191,13 @@ static uint64_t python_state_of(const onstack_frame_memory *memory, uint8_t *sta
 uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                 onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
-  if (!onstack_observe(&onstack_python_found.ready)) return 0;
-  const onstack_python_layout *layout = onstack_python_found.layout;
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  if (!python) return 0;
+  const onstack_python_layout *layout = python->layout;
   python_scratch *scratch = memory->scratch;
   if (layout->thread_native == 0) return 0;
-  if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(memory, scratch->thread);
-  return *hint == 0 ? 0 : python_copy_state(layout, memory, *hint, frames, capacity);
+  if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(python, memory, scratch->thread);
+  return *hint == 0 ? 0 : python_copy_state(python, memory, *hint, frames, capacity);
 }
 
 /* ---- core/src/handler/interpreter/window.c ---- */
@@ -10662,6 +10668,10 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
 /* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
 ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
 
+/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
+   ordinary threads. */
+ONSTACK_INTERNAL bool onstack_python_lives(void);
+
 #endif
 
 /* ---- core/src/control/interpreter/thread_key.h ---- */
@@ -10879,31 +10889,55 @@ static bool python_key(const onstack_python_layout *layout, uint64_t runtime, ui
   return words[0] == 1 && interpreter != 0;
 }
 
+#define PYTHON_LIVES 16 /* interpreters that are told apart in a process, one after the other; later ones stay native */
+
+static onstack_python python_lives[PYTHON_LIVES];
+static uint32_t python_life_count;
+
+static bool python_is(const onstack_python *one, const onstack_python *other) {
+  return one->layout == other->layout && one->runtime == other->runtime && one->code_type == other->code_type &&
+         one->string_type == other->string_type && one->none == other->none && one->key == other->key &&
+         one->loops[0].low == other->loops[0].low && one->loops[0].high == other->loops[0].high;
+}
+
+/* One that has been there already, or a new one; NULL: it cannot be followed. */
+static const onstack_python *python_life(const onstack_symbols_found *symbols, onstack_python *found) {
+  onstack_thread_key place;
+  for (uint32_t i = 0; i < python_life_count; i++)
+    if (python_is(&python_lives[i], found)) return &python_lives[i];
+  if (python_life_count == PYTHON_LIVES || !onstack_thread_key_find(found->key, &place)) return NULL;
+  found->key_offset = place.offset;
+  found->key_index = place.index;
+  found->key_indirect = place.indirect;
+  found->loop_count = (uint32_t)onstack_symbols_loop(symbols, PYTHON_LOOP, found->loops);
+  python_lives[python_life_count] = *found;
+  return &python_lives[python_life_count++];
+}
+
 int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)data;
-  onstack_python *python = &onstack_python_found;
   onstack_symbols_found symbols;
-  onstack_thread_key place;
-  uint32_t key;
   if (!onstack_symbols_look(&python_wanted, &symbols)) return 0;
-  if (onstack_observe(&python->ready))
-    return python->runtime == symbols.address[PYTHON_RUNTIME] ? onstack_symbols_loop(&symbols, PYTHON_LOOP, loops)
-                                                              : ONSTACK_E_UNSUPPORTED;
-  const onstack_python_layout *layout = python_layout(python_version(&symbols));
-  const uint64_t runtime = symbols.address[PYTHON_RUNTIME];
-  if (!layout || !python_agrees(layout, runtime)) return ONSTACK_E_UNSUPPORTED;
-  if (!python_key(layout, runtime, &key)) return -EAGAIN;
-  if (!onstack_thread_key_find(key, &place)) return ONSTACK_E_UNSUPPORTED;
-  python->layout = layout;
-  python->runtime = runtime;
-  python->code_type = symbols.address[PYTHON_CODE];
-  python->string_type = symbols.address[PYTHON_STRING];
-  python->none = symbols.address[PYTHON_NONE];
-  python->key_offset = place.offset;
-  python->key_index = place.index;
-  python->key_indirect = place.indirect;
-  onstack_publish(&python->ready, 1u); /* pairs with the observe in handler/interpreter/python.c */
-  return onstack_symbols_loop(&symbols, PYTHON_LOOP, loops);
+  const uint64_t loop = symbols.address[PYTHON_LOOP];
+  onstack_python found = {.layout = python_layout(python_version(&symbols)),
+                          .runtime = symbols.address[PYTHON_RUNTIME],
+                          .code_type = symbols.address[PYTHON_CODE],
+                          .string_type = symbols.address[PYTHON_STRING],
+                          .none = symbols.address[PYTHON_NONE],
+                          .loops = {{loop, loop + symbols.size[PYTHON_LOOP]}}};
+  if (!found.layout || !python_agrees(found.layout, found.runtime)) return ONSTACK_E_UNSUPPORTED;
+  if (!python_key(found.layout, found.runtime, &found.key)) return -EAGAIN;
+  const onstack_python *python = python_life(&symbols, &found);
+  if (!python) return ONSTACK_E_UNSUPPORTED;
+  onstack_publish(&onstack_python_found, python); /* pairs with the observe in handler/interpreter/python.c */
+  for (uint32_t i = 0; i < python->loop_count; i++) loops[i] = python->loops[i];
+  return (int)python->loop_count;
+}
+
+bool onstack_python_lives(void) {
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  uint32_t key;
+  return python && python_key(python->layout, python->runtime, &key) && key == python->key;
 }
 
 /* ---- core/src/control/interpreter/symbols.c ---- */
@@ -18814,7 +18848,8 @@ ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *t
 
 static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
   uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
-  return onstack_python_identify(&onstack_known_memory, frame->function, bytes, identity);
+  return onstack_python_identify(onstack_observe(&onstack_python_found), &onstack_known_memory, frame->function, bytes,
+                                 identity);
 }
 
 static size_t python_put(char *out, uint32_t character) {
@@ -18864,31 +18899,31 @@ static bool python_string(const onstack_python *python, uint64_t address, char *
   return used > 0;
 }
 
-static uint32_t python_line_of(const uint64_t identity[ONSTACK_IDENTITY], uint32_t position, uint8_t *table) {
+static uint32_t python_line_of(const onstack_python *python, const uint64_t identity[ONSTACK_IDENTITY], uint32_t position,
+                               uint8_t *table) {
   uint8_t head[PYTHON_BYTES_DATA];
   if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
   const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
   const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
   if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
-  return onstack_python_line(onstack_python_found.layout->version, table, bytes,
-                             (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
+  return onstack_python_line(python->layout->version, table, bytes, (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
 }
 
 static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
                         onstack_frame_text *text) {
-  const onstack_python *python = &onstack_python_found;
+  const onstack_python *python = onstack_observe(&onstack_python_found);
   if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
   if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
   text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
-  text->line = python_line_of(identity, frame->position, scratch);
+  text->line = python_line_of(python, identity, frame->position, scratch);
   return true;
 }
 
 bool onstack_python_is_innermost(void) {
-  const onstack_python_layout *layout = onstack_python_found.layout;
+  const onstack_python *python = onstack_observe(&onstack_python_found);
   int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
-  if (layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
-  onstack_process_memory_read(onstack_python_found.runtime + layout->runtime_interpreter + 16, &next, sizeof(next));
+  if (python->layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
+  onstack_process_memory_read(python->runtime + python->layout->runtime_interpreter + 16, &next, sizeof(next));
   return next == 1;
 }
 
@@ -18896,7 +18931,7 @@ static const onstack_known_reader python_reader = {python_identify, python_read}
 
 int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
   (void)data;
-  return onstack_observe(&onstack_python_found.ready) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
+  return onstack_observe(&onstack_python_found) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }
 
 /* ---- core/src/drain/interpreter/python_lines.c ---- */
@@ -25952,7 +25987,8 @@ ONSTACK_INTERNAL void onstack_interpreters_ship(void);
 ONSTACK_INTERNAL int onstack_interpreters_open(onstack_interpreters *interpreters, onstack_slot *slot, uint32_t depth,
                                                bool resumed);
 
-/* Looks again, where objects were loaded or unloaded meanwhile, or one is there that has not begun. The consumer. */
+/* Looks again, where objects were loaded or unloaded meanwhile, or one is there that has not begun, or has ended. The
+   consumer. */
 ONSTACK_INTERNAL void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot);
 
 #endif
@@ -26424,9 +26460,10 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
 /* ---- core/src/session/interpreters.c ---- */
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
-/* Between two looks for an interpreter that is loaded and has not begun. */
+/* Between two looks for an interpreter that was loaded, has begun or has ended. */
 #define INTERPRETERS_PAUSE_NS 20000000u
 
 static const onstack_frame_provider interpreters_python = {.size = sizeof(onstack_frame_provider),
@@ -26447,7 +26484,10 @@ static const onstack_frame_provider interpreters_php = {.size = sizeof(onstack_f
 
 static const onstack_interpreter_list interpreters_shipped = {2, {&interpreters_python, &interpreters_php}};
 
+static pthread_mutex_t interpreters_lock = PTHREAD_MUTEX_INITIALIZER; /* one asks at a time */
+
 static void interpreters_after_fork(void) {
+  interpreters_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   onstack_interpreted_after_fork();
   onstack_known_after_fork();
 }
@@ -26463,33 +26503,40 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
   ONSTACK_STOP_EXCEPTIONS;
   const onstack_frame_provider *provider = interpreter->provider;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
+  pthread_mutex_lock(&interpreters_lock);
   const int found = provider->prepare(provider->data, loops);
-  if (found == 0 || found == -EAGAIN) return found == 0;
-  interpreter->refused = found < 0 || found > ONSTACK_LOOP_CODES;
-  if (interpreter->refused) return true;
+  pthread_mutex_unlock(&interpreters_lock);
+  interpreter->refused = (found < 0 && found != -EAGAIN) || found > ONSTACK_LOOP_CODES;
+  if (found <= 0 || interpreter->refused) {
+    onstack_publish(&interpreter->ready, 0u);
+    return found != -EAGAIN;
+  }
   for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
   interpreter->loop_count = (uint32_t)found;
+  interpreter->lives = provider == &interpreters_python ? onstack_python_lives : NULL;
   interpreter->tells = provider == &interpreters_python ? onstack_python_is_innermost : NULL;
   onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */
   onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */
   return true;
 }
 
-static bool interpreters_is_missing(const onstack_interpreter *interpreter) {
-  return !interpreter->refused && !onstack_load_relaxed(&interpreter->ready);
+/* `all`: objects have come or gone, which may be an interpreter's. */
+static bool interpreters_is_due(const onstack_interpreter *interpreter, bool all) {
+  if (interpreter->refused) return false;
+  return all || !onstack_load_relaxed(&interpreter->ready) || (interpreter->lives && !interpreter->lives());
 }
 
-static void interpreters_ask_all(onstack_interpreters *interpreters, onstack_slot *slot) {
-  onstack_loader_count(&interpreters->loaded);
-  interpreters->begins = false;
+static void interpreters_ask_due(onstack_interpreters *interpreters, onstack_slot *slot, bool all) {
+  bool begins = false;
   for (uint32_t i = 0; i < slot->interpreter_count; i++)
-    if (interpreters_is_missing(&slot->interpreters[i]))
-      interpreters->begins |= !interpreters_ask(slot, &slot->interpreters[i]);
+    if (interpreters_is_due(&slot->interpreters[i], all)) begins |= !interpreters_ask(slot, &slot->interpreters[i]);
+  interpreters->begins = begins;
 }
 
-static bool interpreters_are_missing(const onstack_slot *slot) {
+static bool interpreters_have_ended(const onstack_slot *slot) {
   for (uint32_t i = 0; i < slot->interpreter_count; i++)
-    if (interpreters_is_missing(&slot->interpreters[i])) return true;
+    if (onstack_load_relaxed(&slot->interpreters[i].ready) && interpreters_is_due(&slot->interpreters[i], false))
+      return true;
   return false;
 }
 
@@ -26499,18 +26546,22 @@ int onstack_interpreters_open(onstack_interpreters *interpreters, onstack_slot *
   if (!interpreters->frames) return -ENOMEM;
   interpreters->counters = (onstack_interleave_counters){0};
   interpreters->begins = resumed;
-  if (!resumed) interpreters_ask_all(interpreters, slot);
+  if (resumed) return 0;
+  onstack_loader_count(&interpreters->loaded);
+  interpreters_ask_due(interpreters, slot, true);
   return 0;
 }
 
 void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot) {
   onstack_loader_counts loaded = {0, 0};
-  if (!interpreters->frames || !interpreters_are_missing(slot)) return;
+  if (!interpreters->frames) return;
   const uint64_t now = onstack_monotonic_ns();
   if (now - interpreters->looked_ns < INTERPRETERS_PAUSE_NS) return;
   interpreters->looked_ns = now;
-  if (interpreters->begins || !onstack_loader_count(&loaded) || !onstack_loader_same(&loaded, &interpreters->loaded))
-    interpreters_ask_all(interpreters, slot);
+  const bool told = onstack_loader_count(&loaded), changed = told && !onstack_loader_same(&loaded, &interpreters->loaded);
+  if (told) interpreters->loaded = loaded;
+  if (!told || changed || interpreters->begins || interpreters_have_ended(slot))
+    interpreters_ask_due(interpreters, slot, changed);
 }
 
 /* ---- core/src/session/memory_map.c ---- */

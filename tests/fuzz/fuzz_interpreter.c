@@ -49,17 +49,17 @@ static uint32_t arena_read(uint64_t address, void *to, uint32_t bytes) {
 static uint32_t arena_read_word(uint64_t address, uint64_t *word) { return arena_read(address, word, sizeof(*word)); }
 
 static void set_python(const onstack_python_layout *layout) {
-  onstack_python *python = &onstack_python_found;
+  static onstack_python found;
   uint8_t *state = (uint8_t *)(arena + ARENA_STATE);
   const uint64_t self = onstack_arch_thread_pointer(), address = (uint64_t)(uintptr_t)state;
   arena[0] = address;
   memcpy(state + layout->thread_id, &self, sizeof(self));
-  *python = (onstack_python){.ready = 1,
-                             .layout = layout,
-                             .runtime = ARENA,
-                             .code_type = ARENA + 8,
-                             .string_type = ARENA + 16,
-                             .key_offset = (int64_t)(ARENA - self)};
+  found = (onstack_python){.layout = layout,
+                           .runtime = ARENA,
+                           .code_type = ARENA + 8,
+                           .string_type = ARENA + 16,
+                           .key_offset = (int64_t)(ARENA - self)};
+  onstack_python_found = &found;
 }
 
 static void check_text(const onstack_frame_text *text, bool utf8) {

@@ -8,7 +8,7 @@ import re
 import subprocess
 import tempfile
 
-from harness import OUT, Run, Skip, case, check, equal, rarer
+from harness import OUT, Run, Skip, built, case, check, equal, rarer
 
 # Functions that take turns, each with the CPU time that its thread used in it.
 WORK = """
@@ -346,6 +346,35 @@ def python_frames_that_a_filter_refuses_are_counted():
         counts = told(done.profile())
         ticks = sum(count for count, _, stack in done.profile().samples if "_PyEval_EvalFrameDefault" in stack)
         check(counts.get("interpreted_unmatched", 0) > 0.3 / 0.002 * 0.1 and ticks > 20, f"{counts}, {ticks} ticks")
+
+
+LIFE = """
+import time
+def NAME():
+    end = time.process_time() + 0.3
+    while time.process_time() < end: sum(range(1000))
+NAME()
+"""
+
+
+@case
+def python_that_is_loaded_again():
+    """Each library that there is begins, ends, and begins again with another pthread key; then it goes, and the next one comes."""
+    found = {pathlib.Path(path).name: (path, "") for path in glob.glob("/usr/lib/*/libpython3.*.so.1.0")}
+    for path in pythons():
+        home = pathlib.Path(path).parents[1]
+        for library in home.glob("lib/libpython3.*.so.1.0"):
+            found.setdefault(library.name, (str(library), str(home)))
+    libraries = sorted(found.values())
+    names = [f"life_{i}{turn}" for i in range(len(libraries)) for turn in "ab"]
+    if not names:
+        raise Skip("no library of python from 3.9 to 3.13 is installed")
+    words = [word for name in names for word in (*libraries[int(name[5:-1])], LIFE.replace("NAME", name))]
+    with Run(built("embed", "embed.c"), *words, ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="500") as done:
+        equal(done.status, 0, done.errors)
+        profile = done.profile()
+        found = {name: profile.seconds(name) for name in names}
+        check(all(0.2 < seconds < 0.4 for seconds in found.values()), f"{libraries}: {found}, {told(profile)}")
 
 
 @case

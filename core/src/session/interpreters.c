@@ -16,9 +16,10 @@
 #include "profile/interpreted_lines.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
-/* Between two looks for an interpreter that is loaded and has not begun. */
+/* Between two looks for an interpreter that was loaded, has begun or has ended. */
 #define INTERPRETERS_PAUSE_NS 20000000u
 
 static const onstack_frame_provider interpreters_python = {.size = sizeof(onstack_frame_provider),
@@ -39,7 +40,10 @@ static const onstack_frame_provider interpreters_php = {.size = sizeof(onstack_f
 
 static const onstack_interpreter_list interpreters_shipped = {2, {&interpreters_python, &interpreters_php}};
 
+static pthread_mutex_t interpreters_lock = PTHREAD_MUTEX_INITIALIZER; /* one asks at a time */
+
 static void interpreters_after_fork(void) {
+  interpreters_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   onstack_interpreted_after_fork();
   onstack_known_after_fork();
 }
@@ -55,33 +59,40 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
   ONSTACK_STOP_EXCEPTIONS;
   const onstack_frame_provider *provider = interpreter->provider;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
+  pthread_mutex_lock(&interpreters_lock);
   const int found = provider->prepare(provider->data, loops);
-  if (found == 0 || found == -EAGAIN) return found == 0;
-  interpreter->refused = found < 0 || found > ONSTACK_LOOP_CODES;
-  if (interpreter->refused) return true;
+  pthread_mutex_unlock(&interpreters_lock);
+  interpreter->refused = (found < 0 && found != -EAGAIN) || found > ONSTACK_LOOP_CODES;
+  if (found <= 0 || interpreter->refused) {
+    onstack_publish(&interpreter->ready, 0u);
+    return found != -EAGAIN;
+  }
   for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
   interpreter->loop_count = (uint32_t)found;
+  interpreter->lives = provider == &interpreters_python ? onstack_python_lives : NULL;
   interpreter->tells = provider == &interpreters_python ? onstack_python_is_innermost : NULL;
   onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */
   onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */
   return true;
 }
 
-static bool interpreters_is_missing(const onstack_interpreter *interpreter) {
-  return !interpreter->refused && !onstack_load_relaxed(&interpreter->ready);
+/* `all`: objects have come or gone, which may be an interpreter's. */
+static bool interpreters_is_due(const onstack_interpreter *interpreter, bool all) {
+  if (interpreter->refused) return false;
+  return all || !onstack_load_relaxed(&interpreter->ready) || (interpreter->lives && !interpreter->lives());
 }
 
-static void interpreters_ask_all(onstack_interpreters *interpreters, onstack_slot *slot) {
-  onstack_loader_count(&interpreters->loaded);
-  interpreters->begins = false;
+static void interpreters_ask_due(onstack_interpreters *interpreters, onstack_slot *slot, bool all) {
+  bool begins = false;
   for (uint32_t i = 0; i < slot->interpreter_count; i++)
-    if (interpreters_is_missing(&slot->interpreters[i]))
-      interpreters->begins |= !interpreters_ask(slot, &slot->interpreters[i]);
+    if (interpreters_is_due(&slot->interpreters[i], all)) begins |= !interpreters_ask(slot, &slot->interpreters[i]);
+  interpreters->begins = begins;
 }
 
-static bool interpreters_are_missing(const onstack_slot *slot) {
+static bool interpreters_have_ended(const onstack_slot *slot) {
   for (uint32_t i = 0; i < slot->interpreter_count; i++)
-    if (interpreters_is_missing(&slot->interpreters[i])) return true;
+    if (onstack_load_relaxed(&slot->interpreters[i].ready) && interpreters_is_due(&slot->interpreters[i], false))
+      return true;
   return false;
 }
 
@@ -91,16 +102,20 @@ int onstack_interpreters_open(onstack_interpreters *interpreters, onstack_slot *
   if (!interpreters->frames) return -ENOMEM;
   interpreters->counters = (onstack_interleave_counters){0};
   interpreters->begins = resumed;
-  if (!resumed) interpreters_ask_all(interpreters, slot);
+  if (resumed) return 0;
+  onstack_loader_count(&interpreters->loaded);
+  interpreters_ask_due(interpreters, slot, true);
   return 0;
 }
 
 void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot) {
   onstack_loader_counts loaded = {0, 0};
-  if (!interpreters->frames || !interpreters_are_missing(slot)) return;
+  if (!interpreters->frames) return;
   const uint64_t now = onstack_monotonic_ns();
   if (now - interpreters->looked_ns < INTERPRETERS_PAUSE_NS) return;
   interpreters->looked_ns = now;
-  if (interpreters->begins || !onstack_loader_count(&loaded) || !onstack_loader_same(&loaded, &interpreters->loaded))
-    interpreters_ask_all(interpreters, slot);
+  const bool told = onstack_loader_count(&loaded), changed = told && !onstack_loader_same(&loaded, &interpreters->loaded);
+  if (told) interpreters->loaded = loaded;
+  if (!told || changed || interpreters->begins || interpreters_have_ended(slot))
+    interpreters_ask_due(interpreters, slot, changed);
 }

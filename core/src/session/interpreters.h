@@ -24,7 +24,8 @@ ONSTACK_INTERNAL void onstack_interpreters_ship(void);
 ONSTACK_INTERNAL int onstack_interpreters_open(onstack_interpreters *interpreters, onstack_slot *slot, uint32_t depth,
                                                bool resumed);
 
-/* Looks again, where objects were loaded or unloaded meanwhile, or one is there that has not begun. The consumer. */
+/* Looks again, where objects were loaded or unloaded meanwhile, or one is there that has not begun, or has ended. The
+   consumer. */
 ONSTACK_INTERNAL void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot);
 
 #endif

@@ -207,29 +207,53 @@ static bool python_key(const onstack_python_layout *layout, uint64_t runtime, ui
   return words[0] == 1 && interpreter != 0;
 }
 
+#define PYTHON_LIVES 16 /* interpreters that are told apart in a process, one after the other; later ones stay native */
+
+static onstack_python python_lives[PYTHON_LIVES];
+static uint32_t python_life_count;
+
+static bool python_is(const onstack_python *one, const onstack_python *other) {
+  return one->layout == other->layout && one->runtime == other->runtime && one->code_type == other->code_type &&
+         one->string_type == other->string_type && one->none == other->none && one->key == other->key &&
+         one->loops[0].low == other->loops[0].low && one->loops[0].high == other->loops[0].high;
+}
+
+/* One that has been there already, or a new one; NULL: it cannot be followed. */
+static const onstack_python *python_life(const onstack_symbols_found *symbols, onstack_python *found) {
+  onstack_thread_key place;
+  for (uint32_t i = 0; i < python_life_count; i++)
+    if (python_is(&python_lives[i], found)) return &python_lives[i];
+  if (python_life_count == PYTHON_LIVES || !onstack_thread_key_find(found->key, &place)) return NULL;
+  found->key_offset = place.offset;
+  found->key_index = place.index;
+  found->key_indirect = place.indirect;
+  found->loop_count = (uint32_t)onstack_symbols_loop(symbols, PYTHON_LOOP, found->loops);
+  python_lives[python_life_count] = *found;
+  return &python_lives[python_life_count++];
+}
+
 int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)data;
-  onstack_python *python = &onstack_python_found;
   onstack_symbols_found symbols;
-  onstack_thread_key place;
-  uint32_t key;
   if (!onstack_symbols_look(&python_wanted, &symbols)) return 0;
-  if (onstack_observe(&python->ready))
-    return python->runtime == symbols.address[PYTHON_RUNTIME] ? onstack_symbols_loop(&symbols, PYTHON_LOOP, loops)
-                                                              : ONSTACK_E_UNSUPPORTED;
-  const onstack_python_layout *layout = python_layout(python_version(&symbols));
-  const uint64_t runtime = symbols.address[PYTHON_RUNTIME];
-  if (!layout || !python_agrees(layout, runtime)) return ONSTACK_E_UNSUPPORTED;
-  if (!python_key(layout, runtime, &key)) return -EAGAIN;
-  if (!onstack_thread_key_find(key, &place)) return ONSTACK_E_UNSUPPORTED;
-  python->layout = layout;
-  python->runtime = runtime;
-  python->code_type = symbols.address[PYTHON_CODE];
-  python->string_type = symbols.address[PYTHON_STRING];
-  python->none = symbols.address[PYTHON_NONE];
-  python->key_offset = place.offset;
-  python->key_index = place.index;
-  python->key_indirect = place.indirect;
-  onstack_publish(&python->ready, 1u); /* pairs with the observe in handler/interpreter/python.c */
-  return onstack_symbols_loop(&symbols, PYTHON_LOOP, loops);
+  const uint64_t loop = symbols.address[PYTHON_LOOP];
+  onstack_python found = {.layout = python_layout(python_version(&symbols)),
+                          .runtime = symbols.address[PYTHON_RUNTIME],
+                          .code_type = symbols.address[PYTHON_CODE],
+                          .string_type = symbols.address[PYTHON_STRING],
+                          .none = symbols.address[PYTHON_NONE],
+                          .loops = {{loop, loop + symbols.size[PYTHON_LOOP]}}};
+  if (!found.layout || !python_agrees(found.layout, found.runtime)) return ONSTACK_E_UNSUPPORTED;
+  if (!python_key(found.layout, found.runtime, &found.key)) return -EAGAIN;
+  const onstack_python *python = python_life(&symbols, &found);
+  if (!python) return ONSTACK_E_UNSUPPORTED;
+  onstack_publish(&onstack_python_found, python); /* pairs with the observe in handler/interpreter/python.c */
+  for (uint32_t i = 0; i < python->loop_count; i++) loops[i] = python->loops[i];
+  return (int)python->loop_count;
+}
+
+bool onstack_python_lives(void) {
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  uint32_t key;
+  return python && python_key(python->layout, python->runtime, &key) && key == python->key;
 }

@@ -8,4 +8,8 @@
 /* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
 ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
 
+/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
+   ordinary threads. */
+ONSTACK_INTERNAL bool onstack_python_lives(void);
+
 #endif

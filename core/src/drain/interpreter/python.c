@@ -15,7 +15,8 @@
 
 static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
   uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
-  return onstack_python_identify(&onstack_known_memory, frame->function, bytes, identity);
+  return onstack_python_identify(onstack_observe(&onstack_python_found), &onstack_known_memory, frame->function, bytes,
+                                 identity);
 }
 
 static size_t python_put(char *out, uint32_t character) {
@@ -65,31 +66,31 @@ static bool python_string(const onstack_python *python, uint64_t address, char *
   return used > 0;
 }
 
-static uint32_t python_line_of(const uint64_t identity[ONSTACK_IDENTITY], uint32_t position, uint8_t *table) {
+static uint32_t python_line_of(const onstack_python *python, const uint64_t identity[ONSTACK_IDENTITY], uint32_t position,
+                               uint8_t *table) {
   uint8_t head[PYTHON_BYTES_DATA];
   if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
   const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
   const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
   if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
-  return onstack_python_line(onstack_python_found.layout->version, table, bytes,
-                             (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
+  return onstack_python_line(python->layout->version, table, bytes, (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
 }
 
 static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
                         onstack_frame_text *text) {
-  const onstack_python *python = &onstack_python_found;
+  const onstack_python *python = onstack_observe(&onstack_python_found);
   if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
   if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
   text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
-  text->line = python_line_of(identity, frame->position, scratch);
+  text->line = python_line_of(python, identity, frame->position, scratch);
   return true;
 }
 
 bool onstack_python_is_innermost(void) {
-  const onstack_python_layout *layout = onstack_python_found.layout;
+  const onstack_python *python = onstack_observe(&onstack_python_found);
   int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
-  if (layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
-  onstack_process_memory_read(onstack_python_found.runtime + layout->runtime_interpreter + 16, &next, sizeof(next));
+  if (python->layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
+  onstack_process_memory_read(python->runtime + python->layout->runtime_interpreter + 16, &next, sizeof(next));
   return next == 1;
 }
 
@@ -97,5 +98,5 @@ static const onstack_known_reader python_reader = {python_identify, python_read}
 
 int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
   (void)data;
-  return onstack_observe(&onstack_python_found.ready) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
+  return onstack_observe(&onstack_python_found) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }

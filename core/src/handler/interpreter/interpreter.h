@@ -14,10 +14,11 @@
 
 typedef struct onstack_interpreter {
   const onstack_frame_provider *provider;
-  uint32_t ready; /* it is there (publish / observe) */
+  uint32_t ready; /* it is there (publish / observe). Where it has gone, 0 again */
   bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
   uint32_t loop_count;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
+  bool (*lives)(void); /* asked now and then, once it is ready; NULL: it never ends but with its object */
   bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
 

@@ -7,7 +7,7 @@
 #include "handler/interpreter/window.h"
 #include "handler/tick/thread_table.h"
 
-ONSTACK_INTERNAL_DEFINE onstack_python onstack_python_found;
+ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
 
 #define PYTHON_STEPS 1024u       /* frames that are looked at, those that are none of the language too */
 #define PYTHON_THREAD_BYTES 320u /* at most, of a layout's thread_bytes */
@@ -27,8 +27,8 @@ typedef struct python_scratch {
 _Static_assert(sizeof(python_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
 
 /* The value of the interpreter's pthread key; 0: this is no thread of Python's. */
-static ONSTACK_HANDLER uint64_t python_thread(const onstack_frame_memory *memory, uint64_t *self) {
-  const onstack_python *python = &onstack_python_found;
+static ONSTACK_HANDLER uint64_t python_thread(const onstack_python *python, const onstack_frame_memory *memory,
+                                              uint64_t *self) {
   uint64_t place, value;
   *self = onstack_thread_pointer(); /* 0 on a thread of a raw clone: no address then */
   place = *self + (uint64_t)python->key_offset;
@@ -47,10 +47,11 @@ static ONSTACK_HANDLER bool python_read_state(const onstack_python_layout *layou
 }
 
 /* The calling thread's; 0: it has none. That it is this thread's is proven where that can be had. */
-static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python *python, const onstack_frame_memory *memory,
                                                  uint8_t *state) {
+  const onstack_python_layout *layout = python->layout;
   uint64_t self;
-  const uint64_t thread = python_thread(memory, &self);
+  const uint64_t thread = python_thread(python, memory, &self);
   if (!python_read_state(layout, memory, thread, state)) return 0;
   return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
 }
@@ -97,12 +98,12 @@ static ONSTACK_HANDLER uint64_t python_name_hash(const onstack_python_layout *la
   return hash;
 }
 
-ONSTACK_HANDLER bool onstack_python_identify(const onstack_frame_memory *memory, uint64_t code, uint8_t *bytes,
-                                             uint64_t identity[ONSTACK_IDENTITY]) {
-  const onstack_python_layout *layout = onstack_python_found.layout;
+ONSTACK_HANDLER bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory, uint64_t code,
+                                             uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]) {
+  const onstack_python_layout *layout = python->layout;
   volatile uint64_t *words = identity;
   if (!onstack_window_read(memory, code, bytes, layout->code_table + (uint32_t)sizeof(uint64_t))) return false;
-  if (onstack_window_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
+  if (onstack_window_word(bytes, 8) != python->code_type) return false; /* PyObject.ob_type */
   words[ONSTACK_PYTHON_NAME] = onstack_window_word(bytes, layout->code_name);
   words[ONSTACK_PYTHON_FILE] = onstack_window_word(bytes, layout->code_file);
   words[ONSTACK_PYTHON_LINES] = onstack_window_word(bytes, layout->code_table);
@@ -113,10 +114,11 @@ ONSTACK_HANDLER bool onstack_python_identify(const onstack_frame_memory *memory,
 }
 
 /* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t python_print(const onstack_frame_memory *memory, uint64_t code, uint32_t *left) {
+static ONSTACK_HANDLER uint32_t python_print(const onstack_python *python, const onstack_frame_memory *memory, uint64_t code,
+                                             uint32_t *left) {
   python_scratch *scratch = memory->scratch;
   if (onstack_print_is_named(code)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
-  if (*left == 0 || !onstack_python_identify(memory, code, scratch->code, scratch->identity))
+  if (*left == 0 || !onstack_python_identify(python, memory, code, scratch->code, scratch->identity))
     return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
   --*left;
   return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
@@ -135,9 +137,10 @@ static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_pytho
 }
 
 /* The loop sets a frame's flag some instructions behind what leads here to the frame: so who calls it tells as well. */
-static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
+static ONSTACK_HANDLER uint32_t python_follow(const onstack_python *python, onstack_window *window, uint64_t address,
                                               uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
+  const onstack_python_layout *layout = python->layout;
   uint32_t prints = ONSTACK_PRINTS;
   bool placed = false;
   for (uint32_t step = 0; address != 0; step++) {
@@ -153,9 +156,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
       frames[count - 1].flags |= ONSTACK_INTERPRETED_ENTRY;
       continue;
     }
-    if (layout->frame_function && !sentinel &&
-        onstack_window_word(bytes, layout->frame_function) == onstack_python_found.none)
-      continue;
+    if (layout->frame_function && !sentinel && onstack_window_word(bytes, layout->frame_function) == python->none) continue;
     if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
     frames[count] = python_make(layout, bytes, code);
     if (sentinel) /* a call of the loop that has just begun or is about to return */
@@ -163,29 +164,29 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
     else if (layout->entry == ONSTACK_PYTHON_EACH ||
              (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
-    if (!sentinel) frames[count].flags |= python_print(window->memory, code, &prints);
+    if (!sentinel) frames[count].flags |= python_print(python, window->memory, code, &prints);
     count++;
   }
   return count;
 }
 
-static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python *python, const onstack_frame_memory *memory,
                                                   uint64_t thread, onstack_interpreted_frame *frames, uint32_t capacity) {
   python_scratch *scratch = memory->scratch;
   onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
   uint64_t outer;
-  const uint64_t innermost = python_innermost(layout, memory, thread, scratch->thread, &window.piece, &outer);
-  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, outer, frames, capacity);
+  const uint64_t innermost = python_innermost(python->layout, memory, thread, scratch->thread, &window.piece, &outer);
+  return innermost == 0 ? 0 : python_follow(python, &window, innermost, outer, frames, capacity);
 }
 
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                              onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
-  if (!onstack_observe(&onstack_python_found.ready)) return 0; /* pairs with the publish in control/interpreter/python.c */
-  const onstack_python_layout *layout = onstack_python_found.layout;
+  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with control/interpreter/python.c */
+  if (!python) return 0;
   python_scratch *scratch = memory->scratch;
-  const uint64_t thread = python_own_state(layout, memory, scratch->thread);
-  return thread == 0 ? 0 : python_copy_state(layout, memory, thread, frames, capacity);
+  const uint64_t thread = python_own_state(python, memory, scratch->thread);
+  return thread == 0 ? 0 : python_copy_state(python, memory, thread, frames, capacity);
 }
 
 /* ---- another thread, which is blocked; ordinary context ---- */
@@ -202,9 +203,9 @@ static uint64_t python_next(const onstack_frame_memory *memory, uint64_t address
 }
 
 /* The lists change under the reader: a thread that is missed now is found by another look. */
-static uint64_t python_state_of(const onstack_frame_memory *memory, uint8_t *state) {
-  const onstack_python_layout *layout = onstack_python_found.layout;
-  uint64_t interpreter = python_next(memory, onstack_python_found.runtime + layout->runtime_interpreter);
+static uint64_t python_state_of(const onstack_python *python, const onstack_frame_memory *memory, uint8_t *state) {
+  const onstack_python_layout *layout = python->layout;
+  uint64_t interpreter = python_next(memory, python->runtime + layout->runtime_interpreter);
   for (uint32_t step = 0; interpreter != 0 && step < PYTHON_STEPS; step++) {
     uint64_t thread = python_next(memory, interpreter + layout->interpreter_threads);
     for (; thread != 0 && step < PYTHON_STEPS; step++, thread = python_next(memory, thread + layout->thread_next))
@@ -217,10 +218,11 @@ static uint64_t python_state_of(const onstack_frame_memory *memory, uint8_t *sta
 uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                 onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
-  if (!onstack_observe(&onstack_python_found.ready)) return 0;
-  const onstack_python_layout *layout = onstack_python_found.layout;
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  if (!python) return 0;
+  const onstack_python_layout *layout = python->layout;
   python_scratch *scratch = memory->scratch;
   if (layout->thread_native == 0) return 0;
-  if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(memory, scratch->thread);
-  return *hint == 0 ? 0 : python_copy_state(layout, memory, *hint, frames, capacity);
+  if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(python, memory, scratch->thread);
+  return *hint == 0 ? 0 : python_copy_state(python, memory, *hint, frames, capacity);
 }

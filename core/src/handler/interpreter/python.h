@@ -52,19 +52,22 @@ typedef struct onstack_python_layout {
 #define ONSTACK_PYTHON_NO_CFRAME UINT16_MAX
 #define ONSTACK_PYTHON_ON_C_STACK 3u /* frame_entry's value there */
 
+/* An interpreter from its beginning to its end; another one may be loaded later, elsewhere and of another version. */
 typedef struct onstack_python {
-  uint32_t ready; /* what follows is good, and stays (publish / observe) */
   const onstack_python_layout *layout;
   uint64_t runtime, code_type, string_type, none; /* of _PyRuntime, PyCode_Type, PyUnicode_Type, None */
-  uint64_t interpreter;
   /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
      there points to, at `key_index`. */
   int64_t key_offset;
   uint64_t key_index;
   bool key_indirect;
+  uint32_t key;
+  uint32_t loop_count;
+  onstack_loop_code loops[ONSTACK_LOOP_CODES];
 } onstack_python;
 
-ONSTACK_INTERNAL_DATA onstack_python onstack_python_found;
+/* The one that there is, or was; what it points to never changes (publish / observe). NULL: none yet. */
+ONSTACK_INTERNAL_DATA const onstack_python *onstack_python_found;
 
 /* A code object's identity; FIRST_LINE: with its version in the upper half. */
 enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_PYTHON_FIRST_LINE, ONSTACK_PYTHON_NAME_HASH };
@@ -72,8 +75,8 @@ enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_P
 
 /* The identity of a code object; `bytes`: ONSTACK_PYTHON_CODE_BYTES of scratch. False: there is none. Signal-safe, if
    `memory` is. */
-ONSTACK_INTERNAL bool onstack_python_identify(const onstack_frame_memory *memory, uint64_t code, uint8_t *bytes,
-                                              uint64_t identity[ONSTACK_IDENTITY]);
+ONSTACK_INTERNAL bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory,
+                                              uint64_t code, uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]);
 
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
