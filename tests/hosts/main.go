@@ -7,7 +7,8 @@
 //	hosts wazero   WebAssembly that wazero compiles, without cgo
 //	hosts duckdb   a large C++ library; ours alone, for its first second
 //
-// With a second word the profilers are others, and nothing is said of profiles: "go" alone, "onstack" alone, or "none".
+// With a second word the profilers are others, and nothing is said of profiles: "go" alone, "onstack" alone, or "none"; with
+// "heap" (built with -tags nativeheap) it says what the memory consists of.
 //
 // ONSTACK_JUDGE is the program of bindings/go/internal/checker.
 package main
@@ -45,6 +46,9 @@ var hosts = map[string]host{
 	"wazero": {run: runWazero, frame: "wazero", floor: 99},
 	"duckdb": {run: runDuckDB, frame: "duckdb", floor: 99.9, first: true},
 }
+
+// heap is set where malloc reports.
+var heap func(host) (string, error)
 
 var sink atomic.Uint64
 
@@ -199,7 +203,7 @@ func main() {
 		one, known = hosts[os.Args[1]]
 	}
 	if !known {
-		fmt.Fprintln(os.Stderr, "usage: hosts kafka | wazero | duckdb [go | onstack | none]")
+		fmt.Fprintln(os.Stderr, "usage: hosts kafka | wazero | duckdb [go | onstack | none | heap]")
 		os.Exit(2)
 	}
 	run := both
@@ -208,6 +212,12 @@ func main() {
 	}
 	if len(os.Args) == 3 {
 		run = func(one host) (string, error) { return with(one, os.Args[2]) }
+		if os.Args[2] == "heap" {
+			if run = heap; run == nil {
+				fmt.Fprintln(os.Stderr, "hosts: build it with -tags nativeheap")
+				os.Exit(2)
+			}
+		}
 	}
 	did, err := run(one)
 	if err != nil {

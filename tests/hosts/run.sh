@@ -47,5 +47,15 @@ GODEBUG=asyncpreemptoff=1 try kafka 2
 tell kafka 5
 try wazero 1
 try duckdb 1
+# DuckDB brings an allocator of its own, which takes its memory by mmap: how much is left unexplained is told.
+go build -tags nativeheap -o "$out-heap" . || exit 1
+if said=$(timeout -k 5 90 "$out-heap" duckdb heap 2>"$out.log"); then
+  echo "ok hosts: duckdb, memory: $said"
+  passed=$((passed + 1))
+else
+  tail -3 "$out.log"
+  echo "not ok hosts: duckdb, memory"
+  failed=$((failed + 1))
+fi
 echo "hosts: $passed passed, $failed failed; $told"
 [ "$failed" = 0 ]
