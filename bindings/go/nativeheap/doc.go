@@ -13,6 +13,7 @@
 // onstack.ClockHeap runs, each call costs a load and a branch more. Native stacks go on into the goroutines that called.
 //
 // It needs Linux and cgo; elsewhere importing it does nothing. Not seen: memory that native code takes by mmap, an allocator
-// that is linked into the program or into a Rust library, and Go's own heap, which onstack.WriteHeapProfile adds. A program
+// that is linked into the program or into a Rust library, and Go's own heap, which onstack.WriteHeapProfile adds. A c-shared
+// library that its host loads by dlopen comes behind libc: of its own code's blocks alone it sees the malloc. A program
 // that is linked statically has no malloc below this one, says so and ends with status 127.
 package nativeheap
