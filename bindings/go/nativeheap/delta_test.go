@@ -51,6 +51,8 @@ func takes() unsafe.Pointer { return leaktest.Take(3000) }
 // What has grown and shrunk meanwhile, of both heaps, and nothing of what was there before.
 func TestDeltaOfBothHeaps(t *testing.T) {
 	start(t, 1)
+	keptBefore, keptMeanwhile = nil, nil // of a run before this one: they would shrink meanwhile
+	runtime.GC()
 	leaks()
 	goBefore()
 	block := takes()
