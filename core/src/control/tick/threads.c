@@ -166,11 +166,26 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
   }
 }
 
+/* What the last look has found blocked goes with its thread: nobody else is to have that time. By who takes the timer. */
+static void threads_count_ended(const onstack_slot *slot, onstack_thread *record) {
+  onstack_counters *counters = &onstack_slots[slot->index].counters;
+  onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
+  const bool same = onstack_load_relaxed(&record->timer.ticks) == onstack_load_relaxed(&note->ticks);
+  const uint64_t ended = same ? onstack_load_relaxed(&note->waiting) : 0;
+  onstack_store_relaxed(&note->waiting, 0u);
+  if (ended == 0) return;
+  const uint64_t waiting = onstack_load_relaxed(&counters->waiting);
+  onstack_store_relaxed(&counters->waiting, waiting > ended ? waiting - ended : 0);
+  onstack_add_relaxed(&counters->ticks, ended);
+  onstack_add_relaxed(&counters->dropped_stopping, ended);
+  onstack_add_relaxed(&counters->blocked, ended);
+}
+
 static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   uint64_t now_ns = 0;
   int32_t id;
   if (!onstack_timer_take(&record->timer, ONSTACK_TIMER_STOPPED, &id)) return;
-  slot->clock->read(tid, &now_ns);
+  if (!slot->clock->read(tid, &now_ns)) threads_count_ended(slot, record);
   onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period_ns, now_ns);
   slot->clock->remove(id);
 }
@@ -231,26 +246,15 @@ void onstack_threads_wait_delivered(const onstack_slot *slot) {
   }
 }
 
-/* What the last look has found blocked goes with its thread: nobody else is to have that time. */
-static void threads_count_ended(const onstack_slot *slot, onstack_thread *record) {
-  onstack_counters *counters = &onstack_slots[slot->index].counters;
-  onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
-  const uint64_t ended = onstack_load_relaxed(&record->timer.ticks) == note->ticks ? note->waiting : 0;
-  note->waiting = 0;
-  if (ended == 0) return;
-  const uint64_t waiting = onstack_load_relaxed(&counters->waiting);
-  onstack_store_relaxed(&counters->waiting, waiting > ended ? waiting - ended : 0);
-  onstack_add_relaxed(&counters->ticks, ended);
-  onstack_add_relaxed(&counters->dropped_stopping, ended);
-  onstack_add_relaxed(&counters->blocked, ended);
-}
-
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t id;
   (void)tid;
-  onstack_thread_note_of(&slot->threads, record)->waiting = 0;
   /* Stop may be taking it at this moment: one of us removes it. */
-  if (onstack_timer_take(&record->timer, ONSTACK_TIMER_NONE, &id)) slot->clock->remove(id);
+  if (onstack_timer_take(&record->timer, ONSTACK_TIMER_NONE, &id)) {
+    slot->clock->remove(id);
+    threads_count_ended(slot, record);
+  }
+  onstack_store_relaxed(&onstack_thread_note_of(&slot->threads, record)->waiting, 0u);
   onstack_timer_clear(&record->timer);
   onstack_thread_release(&slot->threads, record);
 }
@@ -280,7 +284,6 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
   onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
   if (onstack_thread_is_claimed(record)) return;
   if (onstack_task_is_gone(tid)) {
-    threads_count_ended(slot, record);
     threads_release(slot, record, tid);
     return;
   }
@@ -314,9 +317,11 @@ void onstack_threads_look_for_blocked(onstack_slot *slot) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
     if (tid == 0) continue;
     onstack_thread_note *note = &slot->threads.notes[i];
-    note->ticks = onstack_load_relaxed(&slot->threads.records[i].timer.ticks);
-    note->waiting = threads_waiting_ticks(slot, &slot->threads.records[i].timer, tid);
-    waiting += note->waiting;
+    const onstack_timer *timer = &slot->threads.records[i].timer;
+    onstack_store_relaxed(&note->ticks, onstack_load_relaxed(&timer->ticks));
+    const uint32_t blocked = threads_waiting_ticks(slot, timer, tid);
+    onstack_store_relaxed(&note->waiting, blocked);
+    waiting += blocked;
   }
   onstack_store_relaxed(&slot->counters.waiting, waiting);
 }
