@@ -19575,6 +19575,7 @@ struct onstack_symbol_table {
   size_t line_capacity;
   onstack_profile_strings strings;
   size_t skipped_images; /* of generated code, that could not be read */
+  size_t replaced;       /* addresses of it whose samples may be of an earlier function than their name says */
   uint32_t *asked;       /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
   size_t asked_count;
   int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
@@ -19784,6 +19785,7 @@ typedef struct onstack_profile_stack {
   const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
   uint32_t label_bytes;
   onstack_profile_stack_times times;
+  uint64_t first_ns, last_ns; /* of its samples; monotonic */
   uint64_t samples;
   uint64_t weight;
   uint64_t value;
@@ -21372,13 +21374,16 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
 #ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
 #define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
 
-struct onstack_kept_name; /* profile/generated/kept_names.h */
+struct onstack_kept_name;     /* profile/generated/kept_names.h */
+struct onstack_profile_stack; /* profile/stacks.h */
 
 /* What there is to go by. */
 typedef struct onstack_name_context {
   const onstack_profile_maps *maps;
   const struct onstack_kept_name *kept; /* a copy of the profile's */
   size_t kept_count;
+  const struct onstack_profile_stack *stacks; /* whose addresses the table has */
+  size_t stack_count;
 } onstack_name_context;
 
 typedef struct onstack_name_source {
@@ -21776,9 +21781,25 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
  * tools/perf/Documentation/jitdump-specification.txt) that its writer keeps mapped, so that it can be found. wasmtime with
  * ProfilingStrategy::JitDump, node --perf-prof, LLVM's perf listener, Java's libperf-jvmti and others do.
  *
- * Of records that hold an address the last one counts: it is the newest, and code that is gone since keeps its name. Only a
- * file that is ours is read.
+ * Of records that hold an address the last one counts that was made before the address' last sample: code that is gone since
+ * keeps its name. Where another function lay there between its samples, the address is counted as replaced. Only a file that
+ * is ours is read.
  */
+/* ---- core/src/profile/generated/spans.h ---- */
+/* When the addresses of a report were sampled, for sources of names that have times. One thread, one report; no lock. */
+#ifndef ONSTACK_PROFILE_GENERATED_SPANS_H
+#define ONSTACK_PROFILE_GENERATED_SPANS_H
+
+/* From the first sample of an address to the last. */
+typedef struct onstack_generated_span {
+  uint64_t first_ns, last_ns; /* monotonic; 0, UINT64_MAX: not known */
+} onstack_generated_span;
+
+/* Of all addresses of the table, by number, as the stacks tell; the caller's to free. NULL: no memory. */
+ONSTACK_INTERNAL onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table,
+                                                                 const onstack_profile_stack *stacks, size_t count);
+
+#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21794,6 +21815,7 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
 #define JITDUMP_SAME_FILE "\xff"                  /* the name of the line before it */
 /* V8 counts a function's lines from the ELF header that perf will put in front of its code. */
 #define JITDUMP_V8_SHIFT 64u
+#define JITDUMP_TICKS ((uint64_t)1) /* flag of the header: times are the processor's, and not those of CLOCK_MONOTONIC */
 
 enum { jitdump_load = 0, jitdump_move = 1, jitdump_lines = 2 };
 
@@ -21830,6 +21852,10 @@ typedef struct jitdump_line {
 typedef struct jitdump_item {
   uint64_t address; /* as the process has it */
   uint32_t number;
+  onstack_generated_span span;
+  uint64_t what;   /* tells the function from others; 0: no record yet */
+  bool early;      /* it lay there before the last sample */
+  bool replaced;   /* another one lay there, after the first sample */
   bool moved;      /* it came from elsewhere, and the record of its index is not found yet */
   uint64_t index;  /* of what was moved */
   uint64_t within; /* the function */
@@ -21840,6 +21866,7 @@ typedef struct jitdump_item {
 typedef struct jitdump {
   int file;
   uint64_t size;
+  bool timed; /* by our clock */
   char *window;
   uint64_t window_at;
   size_t window_bytes;
@@ -21880,6 +21907,7 @@ static bool jitdump_begin(jitdump *dump, uint64_t *at) {
   jitdump_header header;
   if (!jitdump_read(dump, 0, &header, sizeof(header)) || header.magic != JITDUMP_MAGIC || header.version != 1) return false;
   *at = header.bytes;
+  dump->timed = !(header.flags & JITDUMP_TICKS) && header.time <= onstack_monotonic_ns();
   return header.bytes >= sizeof(header);
 }
 
@@ -21892,10 +21920,47 @@ static jitdump_item *jitdump_first(const jitdump *dump, uint64_t address) {
   return dump->items + onstack_generated_first(dump->items, sizeof(*dump->items), dump->count, address);
 }
 
-static void jitdump_take_load(jitdump *dump, const jitdump_load_record *load, uint64_t at, uint64_t lines) {
+/* A text with its NUL that ends before `end`; a longer one than there is room for is cut. Returns the bytes that it takes in
+   the file; 0: it has no end. */
+static uint64_t jitdump_text(jitdump *dump, uint64_t at, uint64_t end, char *text, size_t room) {
+  for (uint64_t length = 0; at + length < end; length++) {
+    char next;
+    if (!jitdump_read(dump, at + length, &next, 1)) return 0;
+    if (length < room - 1) text[length] = next;
+    if (next != '\0') continue;
+    text[length < room - 1 ? length : room - 1] = '\0';
+    return length + 1;
+  }
+  return 0;
+}
+
+/* What tells a function that was loaded from others: its name. */
+static uint64_t jitdump_what(jitdump *dump, uint64_t at, const jitdump_record *record) {
+  char name[ONSTACK_GENERATED_NAME];
+  const uint64_t name_at = at + sizeof(*record) + sizeof(jitdump_load_record);
+  if (jitdump_text(dump, name_at, at + record->bytes, name, sizeof(name)) == 0) name[0] = '\0';
+  return onstack_profile_hash_bytes(0, name, strlen(name)) | 1;
+}
+
+/* Whether a record is the item's from here on: it is the last one before the last sample, or, if all are later, the first. */
+static bool jitdump_accept(const jitdump *dump, jitdump_item *item, const jitdump_record *record, uint64_t what) {
+  const uint64_t time = dump->timed ? record->time : UINT64_MAX;
+  const bool early = !dump->timed || time <= item->span.last_ns;
+  if (item->what != 0 && !early) return false;
+  if (item->early && item->what != what && time > item->span.first_ns) item->replaced = true;
+  item->what = what;
+  item->early = early;
+  return true;
+}
+
+static void jitdump_take_load(jitdump *dump, const jitdump_record *record, const jitdump_load_record *load, uint64_t at,
+                              uint64_t lines) {
   const jitdump_item *end = dump->items + dump->count;
+  uint64_t what = 0;
   for (jitdump_item *item = jitdump_first(dump, load->address); item < end; item++) {
     if (item->address - load->address >= load->bytes) return;
+    if (what == 0) what = jitdump_what(dump, at, record);
+    if (!jitdump_accept(dump, item, record, what)) continue;
     item->moved = false;
     item->within = item->address - load->address;
     item->load = at;
@@ -21903,10 +21968,11 @@ static void jitdump_take_load(jitdump *dump, const jitdump_load_record *load, ui
   }
 }
 
-static void jitdump_take_move(jitdump *dump, const jitdump_move_record *move) {
+static void jitdump_take_move(jitdump *dump, const jitdump_record *record, const jitdump_move_record *move) {
   const jitdump_item *end = dump->items + dump->count;
   for (jitdump_item *item = jitdump_first(dump, move->to); item < end; item++) {
     if (item->address - move->to >= move->bytes) return;
+    if (!jitdump_accept(dump, item, record, onstack_profile_hash_word(1, move->index) | 1)) continue;
     item->moved = true;
     item->index = move->index;
     item->within = item->address - move->to;
@@ -21929,7 +21995,8 @@ static void jitdump_take_moved(jitdump *dump, const jitdump_load_record *load, u
   }
 }
 
-/* Once past all records: of those that hold an address the last one stays, or, for what was moved, of its index. */
+/* Once past all records: of those that hold an address the one that counts stays, or, for what was moved, the last of its
+   index. */
 static void jitdump_scan(jitdump *dump, bool for_moved) {
   uint64_t next, lines = 0, lines_of = 0;
   jitdump_record record;
@@ -21946,10 +22013,10 @@ static void jitdump_scan(jitdump *dump, bool for_moved) {
       if (for_moved)
         jitdump_take_moved(dump, &load, at, lines);
       else
-        jitdump_take_load(dump, &load, at, lines);
+        jitdump_take_load(dump, &record, &load, at, lines);
       lines = 0;
     } else if (record.kind == jitdump_move && !for_moved && jitdump_body(dump, at, &record, &move, sizeof(move)))
-      jitdump_take_move(dump, &move);
+      jitdump_take_move(dump, &record, &move);
   }
 }
 
@@ -21966,20 +22033,6 @@ static int jitdump_find(jitdump *dump) {
     if (dump->items[i].moved) dump->moved[dump->moved_count++] = &dump->items[i];
   qsort(dump->moved, dump->moved_count, sizeof(*dump->moved), jitdump_compare_index);
   if (dump->moved_count > 0) jitdump_scan(dump, true);
-  return 0;
-}
-
-/* A text with its NUL that ends before `end`; a longer one than there is room for is cut. Returns the bytes that it takes in
-   the file; 0: it has no end. */
-static uint64_t jitdump_text(jitdump *dump, uint64_t at, uint64_t end, char *text, size_t room) {
-  for (uint64_t length = 0; at + length < end; length++) {
-    char next;
-    if (!jitdump_read(dump, at + length, &next, 1)) return 0;
-    if (length < room - 1) text[length] = next;
-    if (next != '\0') continue;
-    text[length < room - 1 ? length : room - 1] = '\0';
-    return length + 1;
-  }
   return 0;
 }
 
@@ -22039,25 +22092,29 @@ static int jitdump_give(jitdump *dump, onstack_symbol_table *table) {
     const uint64_t shift = engine && strcmp(engine, "V8") == 0 ? JITDUMP_V8_SHIFT : 0;
     if (item->lines != 0) jitdump_find_line(dump, item, shift, load.bytes, file, &line);
     error = onstack_generated_name(table, item->number, &line, NULL);
+    table->replaced += item->replaced;
   }
   return error;
 }
 
 /* In the file that is open. */
-static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, const onstack_profile_maps *maps) {
+static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, const onstack_name_context *context) {
   jitdump dump = {.file = file, .size = size};
   onstack_generated_item *items;
-  int error = onstack_generated_collect(table, maps, &items, &dump.count);
+  int error = onstack_generated_collect(table, context->maps, &items, &dump.count);
   if (error != 0) return error;
+  onstack_generated_span *spans = onstack_generated_spans(table, context->stacks, context->stack_count);
   dump.items = calloc(dump.count + 1, sizeof(*dump.items));
   dump.window = malloc(JITDUMP_WINDOW);
-  for (size_t i = 0; dump.items && i < dump.count; i++) {
+  for (size_t i = 0; dump.items && spans && i < dump.count; i++) {
     dump.items[i].address = items[i].address;
     dump.items[i].number = items[i].number;
+    dump.items[i].span = spans[items[i].number];
   }
-  error = !dump.items || !dump.window ? -ENOMEM : dump.count > 0 ? jitdump_find(&dump) : 0;
+  error = !dump.items || !spans || !dump.window ? -ENOMEM : dump.count > 0 ? jitdump_find(&dump) : 0;
   if (error == 0) error = jitdump_give(&dump, table);
   free(items);
+  free(spans);
   free(dump.items);
   free(dump.window);
   free(dump.moved);
@@ -22096,7 +22153,7 @@ static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name
     const int file = jitdump_open(&maps->items[i], &size);
     if (file < 0) continue;
     files++;
-    error = jitdump_name(file, size, table, maps);
+    error = jitdump_name(file, size, table, context);
     close(file);
   }
   return error;
@@ -22219,7 +22276,8 @@ int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_co
  * /tmp/perf-PID.map (Linux, tools/perf/Documentation/jit-interface.txt). node --perf-basic-prof, Java's jcmd
  * Compiler.perfmap, LuaJIT, wasmtime and others do.
  *
- * Of lines that hold an address the last one counts: it is the newest. Everybody may write to that directory: a file of
+ * Of lines that hold an address the last one counts: it is the newest. Lines have no time: an address of which others say
+ * another name is counted as replaced. Everybody may write to that directory: a file of
  * somebody else's, or a link, is not read.
  */
 
@@ -22236,7 +22294,8 @@ int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_co
 typedef struct perf_map_item {
   uint64_t address; /* as the process has it */
   uint32_t number;
-  char *name; /* of the last line that holds it; NULL: none yet */
+  char *name;    /* of the last line that holds it; NULL: none yet */
+  bool replaced; /* an earlier line had another one */
 } perf_map_item;
 
 typedef struct perf_map {
@@ -22285,6 +22344,7 @@ static void perf_map_take(perf_map *map, const char *line) {
        i < map->count && map->items[i].address - start < size; i++) {
     perf_map_item *item = &map->items[i];
     if (item->name && strcmp(item->name, line) == 0) continue;
+    if (item->name) item->replaced = true;
     free(item->name);
     item->name = strdup(line);
     if (!item->name) map->error = -ENOMEM;
@@ -22310,6 +22370,7 @@ static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
     const perf_map_item *item = &map->items[i];
     const onstack_symbol_line line = {.name = item->name};
     if (error == 0 && item->name) error = onstack_generated_name(table, item->number, &line, NULL);
+    table->replaced += item->replaced;
     free(item->name);
   }
   return error;
@@ -22332,6 +22393,28 @@ static int perf_map_read_and_give(onstack_symbol_table *table, const onstack_nam
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {"perf_map", perf_map_read_and_give};
+
+/* ---- core/src/profile/generated/spans.c ---- */
+
+#include <stdlib.h>
+
+onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table, const onstack_profile_stack *stacks,
+                                                size_t count) {
+  onstack_generated_span *spans = malloc((table->count + 1) * sizeof(*spans));
+  if (!spans) return NULL;
+  for (size_t i = 0; i < table->count; i++) spans[i] = (onstack_generated_span){UINT64_MAX, 0};
+  for (size_t i = 0; i < count; i++) {
+    for (uint32_t frame = 0; frame < stacks[i].frame_count; frame++) {
+      const uint32_t number = onstack_profile_symbols_number(table, stacks[i].frames[frame]);
+      if (number == ONSTACK_PROFILE_HASH_NONE) continue;
+      if (stacks[i].first_ns < spans[number].first_ns) spans[number].first_ns = stacks[i].first_ns;
+      if (stacks[i].last_ns > spans[number].last_ns) spans[number].last_ns = stacks[i].last_ns;
+    }
+  }
+  for (size_t i = 0; i < table->count; i++)
+    if (spans[i].last_ns == 0) spans[i] = (onstack_generated_span){0, UINT64_MAX};
+  return spans;
+}
 
 /* ---- core/src/profile/hash_index.c ---- */
 
@@ -24406,8 +24489,10 @@ static int pprof_write_comments(onstack_pprof_writer *writer) {
   }
   const onstack_profile_report *report = writer->report;
   char text[96];
-  if (error == 0 && report->symbols.skipped_images > 0) {
-    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu", report->symbols.skipped_images);
+  const onstack_symbol_table *symbols = &report->symbols;
+  if (error == 0 && symbols->skipped_images + symbols->replaced > 0) {
+    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu replaced=%zu", symbols->skipped_images,
+                                symbols->replaced);
     error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && report->view.times_kept + report->view.times_lost > 0) {
@@ -25102,7 +25187,8 @@ static int report_name_unknown(onstack_symbol_table *symbols) {
 
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
-  const onstack_name_context generated = {maps, report->view.names, report->view.name_count};
+  const onstack_name_context generated = {maps, report->view.names, report->view.name_count, report->view.items,
+                                          report->view.count};
   int error = report_collect_addresses(report);
   if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
@@ -25247,6 +25333,8 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
     *added = true;
     item = (uint32_t)stacks->count - 1;
   }
+  if (stack->samples == 0 || sample->time_ns < stack->first_ns) stack->first_ns = sample->time_ns;
+  if (sample->time_ns > stack->last_ns) stack->last_ns = sample->time_ns;
   stack->samples++;
   stack->weight += sample->weight;
   stack->value += sample->value;
@@ -25892,6 +25980,8 @@ static const struct {
     {"threads_unarmed",
      "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
      "pending signals (ulimit -i)"},
+    {"generated_replaced",
+     "addresses of generated code that had several functions one after the other: their samples have the name of one"},
     {"timeline_lost",
      "samples whose time found no room (timeline_bytes), mostly the later ones: pictures of time lack them; profile for a "
      "shorter while, or at a lower frequency"},

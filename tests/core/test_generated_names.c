@@ -65,11 +65,13 @@ typedef struct dump {
 
 static void put(int file, const void *bytes, size_t length) { cr_assert_eq(write(file, bytes, length), (ssize_t)length); }
 
+static uint64_t record_time = 1; /* of those that follow */
+
 static void put_record(int file, uint32_t kind, const void *body, size_t body_bytes, const void *rest, size_t rest_bytes) {
   struct {
     uint32_t kind, bytes;
     uint64_t time;
-  } head = {kind, (uint32_t)(16 + body_bytes + rest_bytes), 1};
+  } head = {kind, (uint32_t)(16 + body_bytes + rest_bytes), record_time};
   put(file, &head, sizeof(head));
   put(file, body, body_bytes);
   put(file, rest, rest_bytes);
@@ -116,8 +118,8 @@ static void put_lines(int file, uint64_t address, uint64_t shift, const place *p
   put_record(file, 2, body, sizeof(body), rest, used);
 }
 
-/* Mapped, as its writer keeps it. */
-static dump dump_new(const char *name) {
+/* Mapped, as its writer keeps it; `flags` and time as its header has them. */
+static dump dump_of(const char *name, uint64_t time, uint64_t flags) {
   dump it;
   strcpy(it.directory, "/tmp/onstack-jitdump-XXXXXX");
   cr_assert_not_null(mkdtemp(it.directory));
@@ -127,11 +129,13 @@ static dump dump_new(const char *name) {
   const struct {
     uint32_t magic, version, bytes, machine, padding, pid;
     uint64_t time, flags;
-  } header = {0x4a695444, 1, 40, 62, 0, (uint32_t)getpid(), 1, 0};
+  } header = {0x4a695444, 1, 40, 62, 0, (uint32_t)getpid(), time, flags};
   put(it.file, &header, sizeof(header));
   cr_assert_neq(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, it.file, 0), MAP_FAILED);
   return it;
 }
+
+static dump dump_new(const char *name) { return dump_of(name, 1, 0); }
 
 static void dump_end(dump *it) {
   unlink(it->path);
@@ -158,6 +162,92 @@ Test(generated_names, those_of_a_jitdump_by_the_newest_record) {
   cr_assert_str_eq(first.mapping, "[generated: wasmtime]");
   cr_assert_str_eq(second.mapping, "//anon");
   dump_end(&it);
+}
+
+static void feed_at(onstack_profile *profile, uint64_t address, uint64_t time_ns) {
+  onstack_sample sample = sample_of(&address, 1);
+  sample.time_ns = time_ns;
+  cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
+}
+
+/* Samples of one address from `first` to `last`. */
+static void check_between(uint64_t address, uint64_t first, uint64_t last, const char *name, int replaced) {
+  onstack_profile *profile = profile_of(NULL);
+  feed_at(profile, address, last);
+  feed_at(profile, address, first);
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_str_eq(d_stack(out, 0), name, "from %d to %d: %s", (int)first, (int)last, d_stack(out, 0));
+  cr_assert_eq(out->comment_count, (size_t)(replaced > 0));
+  char comment[64];
+  snprintf(comment, sizeof(comment), "onstack.generated skipped=0 replaced=%d", replaced);
+  if (replaced > 0) cr_assert_str_eq(d_text(out, out->comments[0]), comment);
+  decoded_free(out);
+  onstack_profile_free(profile);
+}
+
+/* An address is used by one function after the other. */
+static void put_successors(int file, uint64_t code) {
+  static const char *const names[] = {"first", "second", "third", "third"};
+  for (uint64_t i = 0; i < 4; i++) {
+    record_time = 1000 * (i + 1);
+    put_load(file, code, 0x40, i + 1, names[i]);
+  }
+  put_load(file, code + 0x100, 0x40, 5, "moves");
+  record_time = 5000;
+  put_move(file, code + 0x100, code, 0x40, 5);
+}
+
+Test(generated_names, code_has_the_name_that_held_when_it_was_sampled) {
+  const uint64_t code = code_new();
+  dump it = dump_new("jit-7.dump");
+  put_successors(it.file, code);
+  check_between(code, 1000, 1999, "first", 0);
+  check_between(code, 10, 999, "first", 0); /* its record came later */
+  check_between(code, 2000, 2999, "second", 0);
+  check_between(code, 3000, 4999, "third", 0); /* again, under its own name */
+  check_between(code, 5000, 9000, "moves", 0);
+  check_between(code + 0x100, 1000, 9000, "moves", 0);
+  dump_end(&it);
+}
+
+Test(generated_names, code_that_was_replaced_between_samples_is_counted) {
+  const uint64_t code = code_new();
+  dump it = dump_new("jit-7.dump");
+  put_successors(it.file, code);
+  check_between(code, 1999, 2000, "second", 1);
+  check_between(code, 500, 2000, "second", 1);
+  check_between(code, 1500, 4000, "third", 1); /* one address */
+  check_between(code, 4500, 5000, "moves", 1);
+  dump_end(&it);
+}
+
+/* Processor's ticks, as the header's flag says, or a clock that is ahead of ours: the newest counts. */
+Test(generated_names, times_of_another_clock_do_not_count) {
+  const uint64_t code = code_new();
+  const uint64_t now = (uint64_t)(t_now() * 1e9);
+  dump it[] = {dump_of("jit-7.dump", 1, 1), dump_of("jit-8.dump", now * 2, 0)};
+  put_successors(it[0].file, code);
+  for (uint64_t i = 0; i < 2; i++) {
+    record_time = now * 2 + i;
+    put_load(it[1].file, code + 0x200, 0x40, i + 1, i == 0 ? "old" : "new");
+  }
+  check_between(code, 1000, 1999, "moves", 1);
+  check_between(code + 0x200, 1000, 1999, "new", 1);
+  for (int i = 0; i < 2; i++) dump_end(&it[i]);
+}
+
+Test(generated_names, what_a_perf_map_has_two_names_for_is_counted) {
+  const uint64_t code = code_new();
+  char path[64];
+  snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+  FILE *file = fopen(path, "w");
+  cr_assert_not_null(file);
+  const unsigned long at = (unsigned long)code;
+  fprintf(file, "%lx 20 old\n%lx 20 same\n%lx 20 same\n%lx 20 new\n", at, at + 0x20, at + 0x20, at);
+  fclose(file);
+  check_between(code, 1000, 1999, "new", 1);
+  check_between(code + 0x20, 1000, 1999, "same", 0);
+  unlink(path);
 }
 
 Test(generated_names, what_moved_keeps_its_name_at_both_places) {
@@ -380,7 +470,7 @@ Test(generated_names, images_that_make_no_sense_are_skipped_and_counted) {
   bad[5].sections[2].sh_size = (uint64_t)1 << 40;
   for (int i = 0; i < 6; i++) list_add(&__jit_debug_descriptor, &bad[i].entry);
   check_name(code, "good");
-  cr_assert_str_eq(ask(code + 60).comment, "onstack.generated skipped=4");
+  cr_assert_str_eq(ask(code + 60).comment, "onstack.generated skipped=4 replaced=0");
 }
 
 Test(generated_names, lists_that_make_no_sense_end) {
@@ -393,7 +483,7 @@ Test(generated_names, lists_that_make_no_sense_end) {
   it[0].entry.next = (jit_entry *)4096; /* nothing is there */
   check_name(code, "first");
   check_no_name(code + 64);
-  cr_assert_str_eq(ask(code + 64).comment, "onstack.generated skipped=1");
+  cr_assert_str_eq(ask(code + 64).comment, "onstack.generated skipped=1 replaced=0");
   it[0].entry.next = &it[1].entry;
   it[1].entry.previous = &it[1].entry; /* nobody leads there */
   it[1].entry.next = &it[0].entry;

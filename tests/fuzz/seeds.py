@@ -262,15 +262,15 @@ def environment(directory):
 
 def jitdump(directory):
     """A file with a record of each kind (fuzz_jitdump.c has the addresses that are asked)."""
-    def record(kind, body):
-        return struct.pack("<IIQ", kind, 16 + len(body), 1) + body
+    def record(kind, body, time=1):
+        return struct.pack("<IIQ", kind, 16 + len(body), time) + body
 
     def lines(address, *places):
         return record(2, struct.pack("<QQ", address, len(places)) + b"".join(
             struct.pack("<QII", address + at, line, 0) + name + b"\0" for at, line, name in places))
 
-    def load(address, size, index, name):
-        return record(0, struct.pack("<IIQQQQ", 1, 2, address, address, size, index) + name + b"\0\xc3")
+    def load(address, size, index, name, time=1):
+        return record(0, struct.pack("<IIQQQQ", 1, 2, address, address, size, index) + name + b"\0\xc3", time)
 
     head = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 7, 1, 0)
     data = (lines(0x1000, (0, 3, b"a.c"), (8, 4, b"\xff"), (16, 5, b"b.h")) + load(0x1000, 0x18, 1, b"first") +
@@ -279,6 +279,9 @@ def jitdump(directory):
     save(directory, "jitdump", head + data)
     save(directory, "jitdump", head + data + move + record(3, b""))
     save(directory, "jitdump", head + move + data + load(2**64 - 4, 4, 3, b"end") + record(4, b"unwinding"))
+    successors = b"".join(load(0x1000, 0x1001, time, b"at %d" % time, time) for time in (3, 1, 2, 999, 1001, 2**41))
+    save(directory, "jitdump", head + data + successors + move)
+    save(directory, "jitdump", head[:-8] + struct.pack("<Q", 1) + data + successors)
 
 
 def jit_elf(directory):

@@ -91,6 +91,8 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
     *added = true;
     item = (uint32_t)stacks->count - 1;
   }
+  if (stack->samples == 0 || sample->time_ns < stack->first_ns) stack->first_ns = sample->time_ns;
+  if (sample->time_ns > stack->last_ns) stack->last_ns = sample->time_ns;
   stack->samples++;
   stack->weight += sample->weight;
   stack->value += sample->value;

@@ -31,6 +31,7 @@ typedef struct onstack_profile_stack {
   const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
   uint32_t label_bytes;
   onstack_profile_stack_times times;
+  uint64_t first_ns, last_ns; /* of its samples; monotonic */
   uint64_t samples;
   uint64_t weight;
   uint64_t value;

@@ -63,6 +63,8 @@ static const struct {
     {"threads_unarmed",
      "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
      "pending signals (ulimit -i)"},
+    {"generated_replaced",
+     "addresses of generated code that had several functions one after the other: their samples have the name of one"},
     {"timeline_lost",
      "samples whose time found no room (timeline_bytes), mostly the later ones: pictures of time lack them; profile for a "
      "shorter while, or at a lower frequency"},

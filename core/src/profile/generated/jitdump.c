@@ -4,11 +4,15 @@
  * tools/perf/Documentation/jitdump-specification.txt) that its writer keeps mapped, so that it can be found. wasmtime with
  * ProfilingStrategy::JitDump, node --perf-prof, LLVM's perf listener, Java's libperf-jvmti and others do.
  *
- * Of records that hold an address the last one counts: it is the newest, and code that is gone since keeps its name. Only a
- * file that is ours is read.
+ * Of records that hold an address the last one counts that was made before the address' last sample: code that is gone since
+ * keeps its name. Where another function lay there between its samples, the address is counted as replaced. Only a file that
+ * is ours is read.
  */
+#include "base/clock_ns.h"
 #include "profile/generated/generated.h"
 #include "profile/generated/name_source.h"
+#include "profile/generated/spans.h"
+#include "profile/hash_index.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +28,7 @@
 #define JITDUMP_SAME_FILE "\xff"                  /* the name of the line before it */
 /* V8 counts a function's lines from the ELF header that perf will put in front of its code. */
 #define JITDUMP_V8_SHIFT 64u
+#define JITDUMP_TICKS ((uint64_t)1) /* flag of the header: times are the processor's, and not those of CLOCK_MONOTONIC */
 
 enum { jitdump_load = 0, jitdump_move = 1, jitdump_lines = 2 };
 
@@ -60,6 +65,10 @@ typedef struct jitdump_line {
 typedef struct jitdump_item {
   uint64_t address; /* as the process has it */
   uint32_t number;
+  onstack_generated_span span;
+  uint64_t what;   /* tells the function from others; 0: no record yet */
+  bool early;      /* it lay there before the last sample */
+  bool replaced;   /* another one lay there, after the first sample */
   bool moved;      /* it came from elsewhere, and the record of its index is not found yet */
   uint64_t index;  /* of what was moved */
   uint64_t within; /* the function */
@@ -70,6 +79,7 @@ typedef struct jitdump_item {
 typedef struct jitdump {
   int file;
   uint64_t size;
+  bool timed; /* by our clock */
   char *window;
   uint64_t window_at;
   size_t window_bytes;
@@ -110,6 +120,7 @@ static bool jitdump_begin(jitdump *dump, uint64_t *at) {
   jitdump_header header;
   if (!jitdump_read(dump, 0, &header, sizeof(header)) || header.magic != JITDUMP_MAGIC || header.version != 1) return false;
   *at = header.bytes;
+  dump->timed = !(header.flags & JITDUMP_TICKS) && header.time <= onstack_monotonic_ns();
   return header.bytes >= sizeof(header);
 }
 
@@ -122,10 +133,47 @@ static jitdump_item *jitdump_first(const jitdump *dump, uint64_t address) {
   return dump->items + onstack_generated_first(dump->items, sizeof(*dump->items), dump->count, address);
 }
 
-static void jitdump_take_load(jitdump *dump, const jitdump_load_record *load, uint64_t at, uint64_t lines) {
+/* A text with its NUL that ends before `end`; a longer one than there is room for is cut. Returns the bytes that it takes in
+   the file; 0: it has no end. */
+static uint64_t jitdump_text(jitdump *dump, uint64_t at, uint64_t end, char *text, size_t room) {
+  for (uint64_t length = 0; at + length < end; length++) {
+    char next;
+    if (!jitdump_read(dump, at + length, &next, 1)) return 0;
+    if (length < room - 1) text[length] = next;
+    if (next != '\0') continue;
+    text[length < room - 1 ? length : room - 1] = '\0';
+    return length + 1;
+  }
+  return 0;
+}
+
+/* What tells a function that was loaded from others: its name. */
+static uint64_t jitdump_what(jitdump *dump, uint64_t at, const jitdump_record *record) {
+  char name[ONSTACK_GENERATED_NAME];
+  const uint64_t name_at = at + sizeof(*record) + sizeof(jitdump_load_record);
+  if (jitdump_text(dump, name_at, at + record->bytes, name, sizeof(name)) == 0) name[0] = '\0';
+  return onstack_profile_hash_bytes(0, name, strlen(name)) | 1;
+}
+
+/* Whether a record is the item's from here on: it is the last one before the last sample, or, if all are later, the first. */
+static bool jitdump_accept(const jitdump *dump, jitdump_item *item, const jitdump_record *record, uint64_t what) {
+  const uint64_t time = dump->timed ? record->time : UINT64_MAX;
+  const bool early = !dump->timed || time <= item->span.last_ns;
+  if (item->what != 0 && !early) return false;
+  if (item->early && item->what != what && time > item->span.first_ns) item->replaced = true;
+  item->what = what;
+  item->early = early;
+  return true;
+}
+
+static void jitdump_take_load(jitdump *dump, const jitdump_record *record, const jitdump_load_record *load, uint64_t at,
+                              uint64_t lines) {
   const jitdump_item *end = dump->items + dump->count;
+  uint64_t what = 0;
   for (jitdump_item *item = jitdump_first(dump, load->address); item < end; item++) {
     if (item->address - load->address >= load->bytes) return;
+    if (what == 0) what = jitdump_what(dump, at, record);
+    if (!jitdump_accept(dump, item, record, what)) continue;
     item->moved = false;
     item->within = item->address - load->address;
     item->load = at;
@@ -133,10 +181,11 @@ static void jitdump_take_load(jitdump *dump, const jitdump_load_record *load, ui
   }
 }
 
-static void jitdump_take_move(jitdump *dump, const jitdump_move_record *move) {
+static void jitdump_take_move(jitdump *dump, const jitdump_record *record, const jitdump_move_record *move) {
   const jitdump_item *end = dump->items + dump->count;
   for (jitdump_item *item = jitdump_first(dump, move->to); item < end; item++) {
     if (item->address - move->to >= move->bytes) return;
+    if (!jitdump_accept(dump, item, record, onstack_profile_hash_word(1, move->index) | 1)) continue;
     item->moved = true;
     item->index = move->index;
     item->within = item->address - move->to;
@@ -159,7 +208,8 @@ static void jitdump_take_moved(jitdump *dump, const jitdump_load_record *load, u
   }
 }
 
-/* Once past all records: of those that hold an address the last one stays, or, for what was moved, of its index. */
+/* Once past all records: of those that hold an address the one that counts stays, or, for what was moved, the last of its
+   index. */
 static void jitdump_scan(jitdump *dump, bool for_moved) {
   uint64_t next, lines = 0, lines_of = 0;
   jitdump_record record;
@@ -176,10 +226,10 @@ static void jitdump_scan(jitdump *dump, bool for_moved) {
       if (for_moved)
         jitdump_take_moved(dump, &load, at, lines);
       else
-        jitdump_take_load(dump, &load, at, lines);
+        jitdump_take_load(dump, &record, &load, at, lines);
       lines = 0;
     } else if (record.kind == jitdump_move && !for_moved && jitdump_body(dump, at, &record, &move, sizeof(move)))
-      jitdump_take_move(dump, &move);
+      jitdump_take_move(dump, &record, &move);
   }
 }
 
@@ -196,20 +246,6 @@ static int jitdump_find(jitdump *dump) {
     if (dump->items[i].moved) dump->moved[dump->moved_count++] = &dump->items[i];
   qsort(dump->moved, dump->moved_count, sizeof(*dump->moved), jitdump_compare_index);
   if (dump->moved_count > 0) jitdump_scan(dump, true);
-  return 0;
-}
-
-/* A text with its NUL that ends before `end`; a longer one than there is room for is cut. Returns the bytes that it takes in
-   the file; 0: it has no end. */
-static uint64_t jitdump_text(jitdump *dump, uint64_t at, uint64_t end, char *text, size_t room) {
-  for (uint64_t length = 0; at + length < end; length++) {
-    char next;
-    if (!jitdump_read(dump, at + length, &next, 1)) return 0;
-    if (length < room - 1) text[length] = next;
-    if (next != '\0') continue;
-    text[length < room - 1 ? length : room - 1] = '\0';
-    return length + 1;
-  }
   return 0;
 }
 
@@ -269,25 +305,29 @@ static int jitdump_give(jitdump *dump, onstack_symbol_table *table) {
     const uint64_t shift = engine && strcmp(engine, "V8") == 0 ? JITDUMP_V8_SHIFT : 0;
     if (item->lines != 0) jitdump_find_line(dump, item, shift, load.bytes, file, &line);
     error = onstack_generated_name(table, item->number, &line, NULL);
+    table->replaced += item->replaced;
   }
   return error;
 }
 
 /* In the file that is open. */
-static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, const onstack_profile_maps *maps) {
+static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, const onstack_name_context *context) {
   jitdump dump = {.file = file, .size = size};
   onstack_generated_item *items;
-  int error = onstack_generated_collect(table, maps, &items, &dump.count);
+  int error = onstack_generated_collect(table, context->maps, &items, &dump.count);
   if (error != 0) return error;
+  onstack_generated_span *spans = onstack_generated_spans(table, context->stacks, context->stack_count);
   dump.items = calloc(dump.count + 1, sizeof(*dump.items));
   dump.window = malloc(JITDUMP_WINDOW);
-  for (size_t i = 0; dump.items && i < dump.count; i++) {
+  for (size_t i = 0; dump.items && spans && i < dump.count; i++) {
     dump.items[i].address = items[i].address;
     dump.items[i].number = items[i].number;
+    dump.items[i].span = spans[items[i].number];
   }
-  error = !dump.items || !dump.window ? -ENOMEM : dump.count > 0 ? jitdump_find(&dump) : 0;
+  error = !dump.items || !spans || !dump.window ? -ENOMEM : dump.count > 0 ? jitdump_find(&dump) : 0;
   if (error == 0) error = jitdump_give(&dump, table);
   free(items);
+  free(spans);
   free(dump.items);
   free(dump.window);
   free(dump.moved);
@@ -326,7 +366,7 @@ static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name
     const int file = jitdump_open(&maps->items[i], &size);
     if (file < 0) continue;
     files++;
-    error = jitdump_name(file, size, table, maps);
+    error = jitdump_name(file, size, table, context);
     close(file);
   }
   return error;

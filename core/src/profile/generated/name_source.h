@@ -10,13 +10,16 @@
 #include "profile/elf/symbol_table.h"
 #include "profile/maps/maps.h"
 
-struct onstack_kept_name; /* profile/generated/kept_names.h */
+struct onstack_kept_name;     /* profile/generated/kept_names.h */
+struct onstack_profile_stack; /* profile/stacks.h */
 
 /* What there is to go by. */
 typedef struct onstack_name_context {
   const onstack_profile_maps *maps;
   const struct onstack_kept_name *kept; /* a copy of the profile's */
   size_t kept_count;
+  const struct onstack_profile_stack *stacks; /* whose addresses the table has */
+  size_t stack_count;
 } onstack_name_context;
 
 typedef struct onstack_name_source {

@@ -4,7 +4,8 @@
  * /tmp/perf-PID.map (Linux, tools/perf/Documentation/jit-interface.txt). node --perf-basic-prof, Java's jcmd
  * Compiler.perfmap, LuaJIT, wasmtime and others do.
  *
- * Of lines that hold an address the last one counts: it is the newest. Everybody may write to that directory: a file of
+ * Of lines that hold an address the last one counts: it is the newest. Lines have no time: an address of which others say
+ * another name is counted as replaced. Everybody may write to that directory: a file of
  * somebody else's, or a link, is not read.
  */
 #include "profile/generated/generated.h"
@@ -23,7 +24,8 @@
 typedef struct perf_map_item {
   uint64_t address; /* as the process has it */
   uint32_t number;
-  char *name; /* of the last line that holds it; NULL: none yet */
+  char *name;    /* of the last line that holds it; NULL: none yet */
+  bool replaced; /* an earlier line had another one */
 } perf_map_item;
 
 typedef struct perf_map {
@@ -72,6 +74,7 @@ static void perf_map_take(perf_map *map, const char *line) {
        i < map->count && map->items[i].address - start < size; i++) {
     perf_map_item *item = &map->items[i];
     if (item->name && strcmp(item->name, line) == 0) continue;
+    if (item->name) item->replaced = true;
     free(item->name);
     item->name = strdup(line);
     if (!item->name) map->error = -ENOMEM;
@@ -97,6 +100,7 @@ static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
     const perf_map_item *item = &map->items[i];
     const onstack_symbol_line line = {.name = item->name};
     if (error == 0 && item->name) error = onstack_generated_name(table, item->number, &line, NULL);
+    table->replaced += item->replaced;
     free(item->name);
   }
   return error;
