@@ -221,7 +221,8 @@ static bool place_one(onstack_interpreted_leaf leaf, uint64_t out[8]) {
     onstack_interpreted_frame frame;
   } copied = {.interpreted = {.count = 1, .named = 1, .leaf = (uint8_t)leaf},
               .frame = {.function = 3000, .flags = ONSTACK_INTERPRETED_ENTRY}};
-  uint64_t native[] = {150, 500, 160, 900};
+  const bool called = leaf == ONSTACK_INTERPRETED_LEAF_CALLED || leaf == ONSTACK_INTERPRETED_LEAF_GONE;
+  uint64_t native[] = {called ? 600 : 150, called ? 150 : 500, 160, 900};
   onstack_walked stack = {.frames = native, .count = 4, .truncation = ONSTACK_TRUNCATED_NOT};
   onstack_interleave_counters counters = {0};
   onstack_interleave(&interpreter, &copied.interpreted, &stack, out, 8, &counters);
@@ -236,6 +237,8 @@ Test(interpreted, a_leaf_that_tells_where_its_calls_are_is_not_guessed) {
   cr_expect(!place_one(ONSTACK_INTERPRETED_LEAF_IS, out)); /* of another chain of calls, farther out */
   innermost = true;
   cr_expect(place_one(ONSTACK_INTERPRETED_LEAF_IS, out) && out[0] == 3000 && out[2] == 160);
+  cr_expect(place_one(ONSTACK_INTERPRETED_LEAF_CALLED, out) && out[1] == 3000 && out[2] == 160);
+  cr_expect(!place_one(ONSTACK_INTERPRETED_LEAF_GONE, out));
 }
 
 Test(interpreted, one_that_has_not_begun_is_asked_again) {

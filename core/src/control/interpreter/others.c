@@ -20,7 +20,7 @@ bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32
                                 .scratch_bytes = ONSTACK_FRAME_SCRATCH,
                                 .tid = (int32_t)tid},
                                0};
-  *out = (onstack_interpreted){.named = 1};
+  *out = (onstack_interpreted){.named = 1, .leaf = ONSTACK_INTERPRETED_LEAF_CALLED}; /* who is blocked switches no stacks */
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     const onstack_frame_provider *provider = interpreters[i].provider;
     if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;

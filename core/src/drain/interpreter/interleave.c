@@ -38,11 +38,13 @@ static uint32_t interleave_next_call(const onstack_interpreted *interpreted) {
 /* The same for an interpreter that tells where its calls are. */
 static bool interleave_fits_place(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
                                   uint32_t loops, uint32_t calls, bool leaf, bool open, uint32_t *first) {
+  if (interpreted->leaf == ONSTACK_INTERPRETED_LEAF_GONE) return false;
   if (loops == calls && !open) return true;
   if (leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN) return false;
   *first = leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_IS_NOT;
   loops -= *first;
-  return loops == calls || (open && loops > 0 && loops < calls) || (loops > calls && interpreter->tells());
+  return loops == calls || (open && loops > 0 && loops < calls) ||
+         (loops > calls && (leaf || interpreted->leaf == ONSTACK_INTERPRETED_LEAF_CALLED) && interpreter->tells());
 }
 
 /*

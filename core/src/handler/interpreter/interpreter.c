@@ -36,24 +36,70 @@ static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t 
   return true;
 }
 
-/* Whether an address is in the native frame of the leaf, whose end its module's unwind rules tell. */
-static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_registers *registers, uint64_t place) {
-  onstack_module module = {.low = 0};
-  const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
-  if (!rule || (rule->cfa != ONSTACK_CFA_SP && rule->cfa != ONSTACK_CFA_FP)) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  const uint64_t base = rule->cfa == ONSTACK_CFA_SP ? registers->sp : registers->fp;
-  const bool is = place >= registers->sp && place < base + (uint64_t)(int64_t)rule->cfa_offset;
-  return is ? ONSTACK_INTERPRETED_LEAF_IS : ONSTACK_INTERPRETED_LEAF_IS_NOT;
+static ONSTACK_HANDLER bool interpreter_is_loop(const onstack_interpreter *interpreter, uint64_t address) {
+  for (uint32_t i = 0; i < interpreter->loop_count; i++)
+    if (address >= interpreter->loops[i].low && address < interpreter->loops[i].high) return true;
+  return false;
 }
 
-ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
-                                                    const onstack_registers *registers, uint32_t capacity,
+/* The rule of an instruction by which its frame's end is found without the registers of others; NULL: there is none. */
+static ONSTACK_HANDLER const onstack_rule *interpreter_rule(uint64_t address, bool by_fp) {
+  onstack_module module = {.low = 0};
+  const onstack_rule *rule = onstack_rules_find(address, &module);
+  return rule && (rule->cfa == ONSTACK_CFA_SP || (by_fp && rule->cfa == ONSTACK_CFA_FP)) ? rule : NULL;
+}
+
+static ONSTACK_HANDLER uint8_t interpreter_place_leaf(const onstack_registers *registers, uint64_t place) {
+  const onstack_rule *rule = interpreter_rule(registers->pc, true);
+  if (!rule) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const uint64_t base = rule->cfa == ONSTACK_CFA_SP ? registers->sp : registers->fp;
+  return place < base + (uint64_t)(int64_t)rule->cfa_offset ? ONSTACK_INTERPRETED_LEAF_IS : ONSTACK_INTERPRETED_LEAF_IS_NOT;
+}
+
+/* A loop that has called others: its frame begins behind the return address, which is looked for from the leaf on. (aarch64
+   keeps it elsewhere, and finds nothing here.) */
+static ONSTACK_HANDLER uint8_t interpreter_place_caller(const onstack_registers *registers, uint64_t return_address,
+                                                        uint64_t place, uint64_t *words) {
+  const onstack_rule *rule = interpreter_rule(return_address - 1, false);
+  const uint64_t bytes = place - registers->sp;
+  if (!rule || bytes > ONSTACK_FRAME_SCRATCH || !interpreter_read(registers->sp, words, (uint32_t)bytes))
+    return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  for (uint64_t i = 0; i < bytes / sizeof(*words); i++) {
+    if (((const volatile uint64_t *)words)[i] != return_address) continue;
+    const uint64_t begins = (i + 1) * sizeof(*words);
+    return bytes < begins + (uint64_t)(int64_t)rule->cfa_offset ? ONSTACK_INTERPRETED_LEAF_CALLED
+                                                                : ONSTACK_INTERPRETED_LEAF_GONE;
+  }
+  return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+}
+
+/* With more calls of the loop on the native stack than the frames tell of, or an end that is not seen, a search; otherwise next
+   to nothing. */
+static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *interpreter,
+                                                 const onstack_interrupted *interrupted, const onstack_interpreted *copied,
+                                                 uint64_t place, void *scratch) {
+  uint32_t loops = 0, calls = 0, innermost = 0;
+  if (place < interrupted->registers->sp) return ONSTACK_INTERPRETED_LEAF_GONE;
+  for (uint32_t i = 0; i < copied->count; i++) calls += copied->frames[i].flags & ONSTACK_INTERPRETED_ENTRY;
+  for (uint32_t i = interrupted->frame_count; i-- > 0;) {
+    if (!interpreter_is_loop(interpreter, interrupted->frames[i] - (i > 0))) continue;
+    innermost = i;
+    loops++;
+  }
+  if (loops == 0) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  if (innermost == 0) return interpreter_place_leaf(interrupted->registers, place);
+  if (loops <= calls && interrupted->whole) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  return interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
+}
+
+ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
+                                                    const onstack_interrupted *interrupted, uint32_t capacity,
                                                     onstack_interpreted *out) {
   onstack_frame_place place = {{.read = interpreter_read,
                                 .read_own = interpreter_read_own,
                                 .scratch = out->frames + capacity,
                                 .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                .tid = tid},
+                                .tid = interrupted->tid},
                                0};
   out->count = 0;
   out->named = 0;
@@ -67,7 +113,8 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
     out->count = (uint16_t)(frames < capacity ? frames : capacity);
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
     out->interpreter = (uint8_t)i;
-    if (place.place != 0) out->leaf = interpreter_leaf(registers, place.place);
+    if (place.place != 0)
+      out->leaf = interpreter_judge(&interpreters[i], interrupted, out, place.place, place.memory.scratch);
   }
   out->refused = out->count == 0 && interpreter_is_refused();
 }

@@ -35,11 +35,13 @@ typedef struct onstack_interpreter_list {
   const onstack_frame_provider *providers[ONSTACK_INTERPRETERS];
 } onstack_interpreter_list;
 
-/* Whether the innermost call of the loop that the frames tell of is the native leaf. */
+/* Where the innermost call of the loop that the frames tell of is. */
 typedef enum onstack_interpreted_leaf {
   ONSTACK_INTERPRETED_LEAF_UNKNOWN,
-  ONSTACK_INTERPRETED_LEAF_IS,
-  ONSTACK_INTERPRETED_LEAF_IS_NOT,
+  ONSTACK_INTERPRETED_LEAF_IS,     /* it is the leaf */
+  ONSTACK_INTERPRETED_LEAF_IS_NOT, /* it is not, and the leaf is another call of the loop */
+  ONSTACK_INTERPRETED_LEAF_CALLED, /* it is the loop's innermost native frame, which has called others */
+  ONSTACK_INTERPRETED_LEAF_GONE,   /* in none of these: a stack is being switched to (greenlet) */
 } onstack_interpreted_leaf;
 
 /* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
@@ -60,10 +62,19 @@ typedef struct onstack_interpreted {
 #define ONSTACK_INTERPRETED_BYTES(depth)                                                                                    \
   ((uint32_t)(sizeof(onstack_interpreted) + (depth) * sizeof(onstack_interpreted_frame)) + ONSTACK_FRAME_SCRATCH)
 
-/* Copies the frames of the calling thread, which was interrupted with these registers, by the first interpreter that has any,
+/* A thread as it was interrupted, and its native frames. */
+typedef struct onstack_interrupted {
+  const onstack_registers *registers;
+  const uint64_t *frames;
+  uint32_t frame_count;
+  bool whole; /* up to the thread's beginning */
+  int32_t tid;
+} onstack_interrupted;
+
+/* Copies the frames of the calling thread, which is `interrupted`, by the first interpreter that has any,
    `capacity` at most. The room behind them is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
-ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
-                                               const onstack_registers *registers, uint32_t capacity,
+ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
+                                               const onstack_interrupted *interrupted, uint32_t capacity,
                                                onstack_interpreted *out);
 
 /* Bytes of what was copied. Signal-safe. */

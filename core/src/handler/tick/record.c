@@ -138,7 +138,9 @@ static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot
                                                               const onstack_registers *registers) {
   onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
   if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
-  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, registers, slot->ring.depth, out);
+  const onstack_interrupted interrupted = {registers, entry->frames, entry->frame_count,
+                                           entry->truncation == ONSTACK_TRUNCATED_NOT, entry->tid};
+  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, &interrupted, slot->ring.depth, out);
   if (out->count == 0 && !out->refused) return 0;
   entry->flags |= ONSTACK_ENTRY_INTERPRETED;
   return onstack_interpreted_used(out);
