@@ -26624,7 +26624,7 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
 #define INTERPRETERS_PAUSE_NS 20000000u
 
 static const onstack_frame_provider interpreters_python = {.size = sizeof(onstack_frame_provider),
-                                                           .stack_bytes = 512, /* gcc -fstack-usage: 312 */
+                                                           .stack_bytes = 512, /* gcc -fstack-usage: 400 */
                                                            .name = "python",
                                                            .prepare = onstack_python_prepare,
                                                            .copy = onstack_python_copy,
