@@ -2199,6 +2199,7 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
 
 #include <errno.h>
 
+static uint32_t interpreter_switches; /* stacks are switched in this process: more loops than calls were seen; relaxed */
 static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
 
 /* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
@@ -2264,8 +2265,8 @@ static ONSTACK_HANDLER uint8_t interpreter_place_caller(const onstack_registers 
   return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
 }
 
-/* With more calls of the loop on the native stack than the frames tell of, or an end that is not seen, a search; otherwise next
-   to nothing. */
+/* With more calls of the loop on the native stack than the frames tell of, an end that is not seen, or stacks that are
+   switched, a search; otherwise next to nothing. */
 static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *interpreter,
                                                  const onstack_interrupted *interrupted, const onstack_interpreted *copied,
                                                  uint64_t place, void *scratch) {
@@ -2278,9 +2279,14 @@ static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *inte
     loops++;
   }
   if (loops == 0) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  if (innermost == 0) return interpreter_place_leaf(interrupted->registers, place);
-  if (loops <= calls && interrupted->whole) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  return interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
+  if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&interpreter_switches))
+    return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const uint8_t judged =
+      innermost == 0 ? interpreter_place_leaf(interrupted->registers, place)
+                     : interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
+  if (loops > calls && !copied->cut && (judged == ONSTACK_INTERPRETED_LEAF_IS || judged == ONSTACK_INTERPRETED_LEAF_CALLED))
+    onstack_store_relaxed(&interpreter_switches, 1u);
+  return judged;
 }
 
 ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
