@@ -26374,7 +26374,7 @@ static void session_let_go(onstack_session *session) {
 }
 
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
-   an idle process is left asleep. */
+   an idle process is woken less often. */
 static uint64_t session_next_look(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   if (session->needs_rules) return 0;
