@@ -1793,6 +1793,9 @@ typedef enum onstack_interpreted_leaf {
   ONSTACK_INTERPRETED_LEAF_GONE,   /* in none of these: a stack is being switched to (greenlet) */
 } onstack_interpreted_leaf;
 
+/* Stacks are switched in this process: more loops than calls were seen. Relaxed; once 1 it stays so. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_interpreted_switches;
+
 /* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
 typedef struct onstack_interpreted {
   uint16_t count;
@@ -2024,6 +2027,103 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 
 #endif
 
+/* ---- core/src/handler/unwind/arch.h ---- */
+/*
+ * The processor whose code is walked, from the file that is named after it. Nothing here needs that processor to run on:
+ * tests walk recorded stacks of another one. Each file defines
+ *
+ *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
+ *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
+ *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
+ *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
+ *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
+ *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
+ *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
+ *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth
+ *
+ * onstack_call_ends is the last defence against inventing frames: unwind information can be wrong (assembly that moves SP
+ * unsaid), and then the word beside the return address is taken for it. It can only be believed if the code in front of
+ * it is a call.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/handler/unwind/arch_x86_64.h ---- */
+/* handler/unwind/arch.h for x86_64. */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
+
+#define ONSTACK_ARCH_LINK_REGISTER false
+#define ONSTACK_ARCH_FOLLOWS_BX true
+#define ONSTACK_ARCH_CODE_ALIGN 0u
+
+/* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
+#define ONSTACK_GO_RECORD_BELOW 0u
+#define ONSTACK_FIRST_RECORD_BELOW 0u
+#define ONSTACK_GO_SAVED_G 1u
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) { return address; }
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+/*
+ * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
+ * not matter here). `code` ends at the return address.
+ */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  const uint8_t *end = code + ONSTACK_CALL_BYTES;
+  if (end[-5] == 0xe8) return true;
+  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
+  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
+    return true;
+  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
+    return true;
+  if (end[-4] == 0xff && end[-3] == 0x54) return true;
+  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
+  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/handler/unwind/arch_aarch64.h ---- */
+/* handler/unwind/arch.h for aarch64. */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
+
+#define ONSTACK_ARCH_LINK_REGISTER true
+#define ONSTACK_ARCH_FOLLOWS_BX false
+#define ONSTACK_ARCH_CODE_ALIGN 3u
+
+/* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
+   record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */
+#define ONSTACK_GO_RECORD_BELOW 8u
+#define ONSTACK_FIRST_RECORD_BELOW 24u
+#define ONSTACK_GO_SAVED_G 0u
+
+/*
+ * A pointer authentication code may stand in the bits above: user addresses have bit 55 clear, so clearing the bits from
+ * 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to programs that ask for them.
+ */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
+  return address & (((uint64_t)1 << 48) - 1);
+}
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
+  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
+}
+
+#endif
+
+#endif
+
+#endif
+
 /* ---- core/src/handler/unwind/rules/rules.h ---- */
 /*
  * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
@@ -2199,7 +2299,7 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
 
 #include <errno.h>
 
-static uint32_t interpreter_switches; /* stacks are switched in this process: more loops than calls were seen; relaxed */
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_interpreted_switches;
 static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
 
 /* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
@@ -2229,8 +2329,10 @@ static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t 
 }
 
 static ONSTACK_HANDLER bool interpreter_is_loop(const onstack_interpreter *interpreter, uint64_t address) {
-  for (uint32_t i = 0; i < interpreter->loop_count; i++)
-    if (address >= interpreter->loops[i].low && address < interpreter->loops[i].high) return true;
+  for (uint32_t i = 0; i < onstack_load_relaxed(&interpreter->loop_count); i++) {
+    const onstack_loop_code *loop = &interpreter->loops[i];
+    if (address >= onstack_load_relaxed(&loop->low) && address < onstack_load_relaxed(&loop->high)) return true;
+  }
   return false;
 }
 
@@ -2248,10 +2350,11 @@ static ONSTACK_HANDLER uint8_t interpreter_place_leaf(const onstack_registers *r
   return place < base + (uint64_t)(int64_t)rule->cfa_offset ? ONSTACK_INTERPRETED_LEAF_IS : ONSTACK_INTERPRETED_LEAF_IS_NOT;
 }
 
-/* A loop that has called others: its frame begins behind the return address, which is looked for from the leaf on. (aarch64
-   keeps it elsewhere, and finds nothing here.) */
+/* A loop that has called others: its frame begins behind the return address, which is looked for from the leaf on. Where it is
+   passed in a register, it lies anywhere in the callee's frame. */
 static ONSTACK_HANDLER uint8_t interpreter_place_caller(const onstack_registers *registers, uint64_t return_address,
                                                         uint64_t place, uint64_t *words) {
+  if (ONSTACK_ARCH_LINK_REGISTER) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   const onstack_rule *rule = interpreter_rule(return_address - 1, false);
   const uint64_t bytes = place - registers->sp;
   if (!rule || bytes > ONSTACK_FRAME_SCRATCH || !interpreter_read(registers->sp, words, (uint32_t)bytes))
@@ -2279,13 +2382,13 @@ static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *inte
     loops++;
   }
   if (loops == 0) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&interpreter_switches))
+  if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&onstack_interpreted_switches))
     return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   const uint8_t judged =
       innermost == 0 ? interpreter_place_leaf(interrupted->registers, place)
                      : interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
   if (loops > calls && !copied->cut && (judged == ONSTACK_INTERPRETED_LEAF_IS || judged == ONSTACK_INTERPRETED_LEAF_CALLED))
-    onstack_store_relaxed(&interpreter_switches, 1u);
+    onstack_store_relaxed(&onstack_interpreted_switches, 1u);
   return judged;
 }
 
@@ -2301,6 +2404,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
   out->count = 0;
   out->named = 0;
   out->cut = 0;
+  out->interpreter = 0; /* none may be ready */
   out->leaf = ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
@@ -3051,6 +3155,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
 #define PYTHON_STATE_MOST 4096u  /* bytes of a PyThreadState, with what lies in it */
 #define PYTHON_POSITION_MAX (1u << 28)
 #define PYTHON_STRING_LENGTH 16u /* PyASCIIObject.length */
+#define PYTHON_STRING_STATE 16u  /* PyASCIIObject.state, from there on: bit 6 is `ascii` */
 #define PYTHON_NAME_BYTES 144u   /* of a name, from there on, as far as it tells names apart */
 
 /* In the scratch memory. */
@@ -3128,10 +3233,11 @@ static ONSTACK_HANDLER uint64_t python_name_hash(const onstack_python_layout *la
   if (!onstack_window_read(memory, from, bytes, size) && !onstack_window_read(memory, from, bytes, size = 8)) return 0;
   const uint64_t length = onstack_window_word(bytes, 0);
   uint64_t hash = length;
-  for (uint32_t i = layout->string_data - PYTHON_STRING_LENGTH; i < size; i++) {
-    if (i - (layout->string_data - PYTHON_STRING_LENGTH) == length) break;
+  /* Between them others keep what the name is in UTF-8, once somebody asks. */
+  const bool ascii = size > PYTHON_STRING_STATE && bytes[PYTHON_STRING_STATE] >> 6 & 1;
+  const uint32_t begin = (ascii ? layout->string_data : layout->string_wide) - PYTHON_STRING_LENGTH;
+  for (uint32_t i = begin; i < size && i - begin < length; i++)
     hash = (hash ^ ((const volatile uint8_t *)bytes)[i]) * 0x100000001b3u; /* FNV-1a */
-  }
   return hash;
 }
 
@@ -6282,6 +6388,7 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
   onstack_thread_note_of(table, record)->looked = 0;
+  onstack_store_relaxed(&onstack_thread_note_of(table, record)->waiting, 0u);
   onstack_store_relaxed(&record->no_bounds.low, (uint64_t)0);
   onstack_store_relaxed(&record->no_bounds.high, (uint64_t)0);
   onstack_seqlock_write_end(&record->lock);
@@ -6479,103 +6586,6 @@ int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
 }
 
 /* ---- core/src/handler/unwind/call_site_check.c ---- */
-
-/* ---- core/src/handler/unwind/arch.h ---- */
-/*
- * The processor whose code is walked, from the file that is named after it. Nothing here needs that processor to run on:
- * tests walk recorded stacks of another one. Each file defines
- *
- *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
- *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
- *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
- *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
- *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
- *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
- *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
- *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth
- *
- * onstack_call_ends is the last defence against inventing frames: unwind information can be wrong (assembly that moves SP
- * unsaid), and then the word beside the return address is taken for it. It can only be believed if the code in front of
- * it is a call.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_ARCH_H
-#define ONSTACK_HANDLER_UNWIND_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/src/handler/unwind/arch_x86_64.h ---- */
-/* handler/unwind/arch.h for x86_64. */
-#ifndef ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
-#define ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
-
-#define ONSTACK_ARCH_LINK_REGISTER false
-#define ONSTACK_ARCH_FOLLOWS_BX true
-#define ONSTACK_ARCH_CODE_ALIGN 0u
-
-/* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
-#define ONSTACK_GO_RECORD_BELOW 0u
-#define ONSTACK_FIRST_RECORD_BELOW 0u
-#define ONSTACK_GO_SAVED_G 1u
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) { return address; }
-
-#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
-
-/*
- * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
- * not matter here). `code` ends at the return address.
- */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  const uint8_t *end = code + ONSTACK_CALL_BYTES;
-  if (end[-5] == 0xe8) return true;
-  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
-  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
-    return true;
-  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
-    return true;
-  if (end[-4] == 0xff && end[-3] == 0x54) return true;
-  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
-  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/handler/unwind/arch_aarch64.h ---- */
-/* handler/unwind/arch.h for aarch64. */
-#ifndef ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
-#define ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
-
-#define ONSTACK_ARCH_LINK_REGISTER true
-#define ONSTACK_ARCH_FOLLOWS_BX false
-#define ONSTACK_ARCH_CODE_ALIGN 3u
-
-/* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
-   record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */
-#define ONSTACK_GO_RECORD_BELOW 8u
-#define ONSTACK_FIRST_RECORD_BELOW 24u
-#define ONSTACK_GO_SAVED_G 0u
-
-/*
- * A pointer authentication code may stand in the bits above: user addresses have bit 55 clear, so clearing the bits from
- * 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to programs that ask for them.
- */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
-  return address & (((uint64_t)1 << 48) - 1);
-}
-
-#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
-
-/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
-  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
-}
-
-#endif
-
-#endif
-
-#endif
 
 /* ---- core/src/handler/unwind/pc_cache.h ---- */
 /*
@@ -14551,9 +14561,9 @@ static void threads_count_ended(const onstack_slot *slot, onstack_thread *record
   const uint64_t ended = same ? onstack_load_relaxed(&note->waiting) : 0;
   onstack_store_relaxed(&note->waiting, 0u);
   if (ended == 0) return;
+  onstack_add_relaxed(&counters->ticks, ended); /* first: a process tick in between is to give that time to nobody */
   const uint64_t waiting = onstack_load_relaxed(&counters->waiting);
   onstack_store_relaxed(&counters->waiting, waiting > ended ? waiting - ended : 0);
-  onstack_add_relaxed(&counters->ticks, ended);
   onstack_add_relaxed(&counters->dropped_stopping, ended);
   onstack_add_relaxed(&counters->blocked, ended);
 }
@@ -14631,7 +14641,6 @@ static void threads_release(const onstack_slot *slot, onstack_thread *record, ui
     slot->clock->remove(id);
     threads_count_ended(slot, record);
   }
-  onstack_store_relaxed(&onstack_thread_note_of(&slot->threads, record)->waiting, 0u);
   onstack_timer_clear(&record->timer);
   onstack_thread_release(&slot->threads, record);
 }
@@ -14676,13 +14685,19 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-/* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. */
-static uint32_t threads_waiting_ticks(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid) {
+/* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. A thread that
+   has ended meanwhile keeps what was seen of it, until its timer is taken. */
+static uint32_t threads_note_waiting(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid,
+                                     onstack_thread_note *note) {
+  const bool armed = onstack_timer_state_of(timer) == ONSTACK_TIMER_ARMED;
   uint64_t now_ns;
-  if (onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->clock->read(tid, &now_ns)) return 0;
+  if (armed && !slot->clock->read(tid, &now_ns)) return onstack_load_relaxed(&note->waiting);
   const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
-  const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks);
-  return missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
+  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks) : 0;
+  const uint32_t waiting = missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
+  onstack_store_relaxed(&note->ticks, ticks);
+  onstack_store_relaxed(&note->waiting, waiting);
+  return waiting;
 }
 
 void onstack_threads_look_for_blocked(onstack_slot *slot) {
@@ -14692,13 +14707,7 @@ void onstack_threads_look_for_blocked(onstack_slot *slot) {
   slot->counters.process_ticks_looked = process_ticks;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid == 0) continue;
-    onstack_thread_note *note = &slot->threads.notes[i];
-    const onstack_timer *timer = &slot->threads.records[i].timer;
-    onstack_store_relaxed(&note->ticks, onstack_load_relaxed(&timer->ticks));
-    const uint32_t blocked = threads_waiting_ticks(slot, timer, tid);
-    onstack_store_relaxed(&note->waiting, blocked);
-    waiting += blocked;
+    if (tid != 0) waiting += threads_note_waiting(slot, &slot->threads.records[i].timer, tid, &slot->threads.notes[i]);
   }
   onstack_store_relaxed(&slot->counters.waiting, waiting);
 }
@@ -18562,10 +18571,14 @@ static bool interleave_fits_place(const onstack_interpreter *interpreter, const 
                                   uint32_t loops, uint32_t calls, bool leaf, bool open, uint32_t *first) {
   if (interpreted->leaf == ONSTACK_INTERPRETED_LEAF_GONE) return false;
   if (loops == calls && !open) return true;
-  if (leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN) return false;
+  const bool unknown = interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const bool believed = unknown && !onstack_load_relaxed(&onstack_interpreted_switches);
+  /* Frames that were cut are the innermost call's, and those of others have none. */
+  const bool cut = believed && interpreted->cut && loops > calls && interpreter->tells();
+  if (leaf && unknown) return cut || (believed && open && loops <= calls);
   *first = leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_IS_NOT;
   loops -= *first;
-  return loops == calls || (open && loops > 0 && loops < calls) ||
+  return cut || loops == calls || (open && loops > 0 && loops < calls) ||
          (loops > calls && (leaf || interpreted->leaf == ONSTACK_INTERPRETED_LEAF_CALLED) && interpreter->tells());
 }
 
@@ -26674,8 +26687,11 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
     onstack_publish(&interpreter->ready, 0u);
     return found != -EAGAIN;
   }
-  for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
-  interpreter->loop_count = (uint32_t)found;
+  for (int i = 0; i < found; i++) { /* a handler may be reading them: another life of a library that is ready */
+    onstack_store_relaxed(&interpreter->loops[i].low, loops[i].low);
+    onstack_store_relaxed(&interpreter->loops[i].high, loops[i].high);
+  }
+  onstack_store_relaxed(&interpreter->loop_count, (uint32_t)found);
   interpreter->lives = provider == &interpreters_python ? onstack_python_lives : NULL;
   interpreter->tells = provider == &interpreters_python ? onstack_python_is_innermost : NULL;
   onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */

@@ -67,8 +67,11 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
     onstack_publish(&interpreter->ready, 0u);
     return found != -EAGAIN;
   }
-  for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
-  interpreter->loop_count = (uint32_t)found;
+  for (int i = 0; i < found; i++) { /* a handler may be reading them: another life of a library that is ready */
+    onstack_store_relaxed(&interpreter->loops[i].low, loops[i].low);
+    onstack_store_relaxed(&interpreter->loops[i].high, loops[i].high);
+  }
+  onstack_store_relaxed(&interpreter->loop_count, (uint32_t)found);
   interpreter->lives = provider == &interpreters_python ? onstack_python_lives : NULL;
   interpreter->tells = provider == &interpreters_python ? onstack_python_is_innermost : NULL;
   onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */

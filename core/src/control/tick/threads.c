@@ -174,9 +174,9 @@ static void threads_count_ended(const onstack_slot *slot, onstack_thread *record
   const uint64_t ended = same ? onstack_load_relaxed(&note->waiting) : 0;
   onstack_store_relaxed(&note->waiting, 0u);
   if (ended == 0) return;
+  onstack_add_relaxed(&counters->ticks, ended); /* first: a process tick in between is to give that time to nobody */
   const uint64_t waiting = onstack_load_relaxed(&counters->waiting);
   onstack_store_relaxed(&counters->waiting, waiting > ended ? waiting - ended : 0);
-  onstack_add_relaxed(&counters->ticks, ended);
   onstack_add_relaxed(&counters->dropped_stopping, ended);
   onstack_add_relaxed(&counters->blocked, ended);
 }
@@ -254,7 +254,6 @@ static void threads_release(const onstack_slot *slot, onstack_thread *record, ui
     slot->clock->remove(id);
     threads_count_ended(slot, record);
   }
-  onstack_store_relaxed(&onstack_thread_note_of(&slot->threads, record)->waiting, 0u);
   onstack_timer_clear(&record->timer);
   onstack_thread_release(&slot->threads, record);
 }
@@ -299,13 +298,19 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-/* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. */
-static uint32_t threads_waiting_ticks(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid) {
+/* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. A thread that
+   has ended meanwhile keeps what was seen of it, until its timer is taken. */
+static uint32_t threads_note_waiting(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid,
+                                     onstack_thread_note *note) {
+  const bool armed = onstack_timer_state_of(timer) == ONSTACK_TIMER_ARMED;
   uint64_t now_ns;
-  if (onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->clock->read(tid, &now_ns)) return 0;
+  if (armed && !slot->clock->read(tid, &now_ns)) return onstack_load_relaxed(&note->waiting);
   const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
-  const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks);
-  return missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
+  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks) : 0;
+  const uint32_t waiting = missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
+  onstack_store_relaxed(&note->ticks, ticks);
+  onstack_store_relaxed(&note->waiting, waiting);
+  return waiting;
 }
 
 void onstack_threads_look_for_blocked(onstack_slot *slot) {
@@ -315,13 +320,7 @@ void onstack_threads_look_for_blocked(onstack_slot *slot) {
   slot->counters.process_ticks_looked = process_ticks;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid == 0) continue;
-    onstack_thread_note *note = &slot->threads.notes[i];
-    const onstack_timer *timer = &slot->threads.records[i].timer;
-    onstack_store_relaxed(&note->ticks, onstack_load_relaxed(&timer->ticks));
-    const uint32_t blocked = threads_waiting_ticks(slot, timer, tid);
-    onstack_store_relaxed(&note->waiting, blocked);
-    waiting += blocked;
+    if (tid != 0) waiting += threads_note_waiting(slot, &slot->threads.records[i].timer, tid, &slot->threads.notes[i]);
   }
   onstack_store_relaxed(&slot->counters.waiting, waiting);
 }

@@ -40,10 +40,14 @@ static bool interleave_fits_place(const onstack_interpreter *interpreter, const 
                                   uint32_t loops, uint32_t calls, bool leaf, bool open, uint32_t *first) {
   if (interpreted->leaf == ONSTACK_INTERPRETED_LEAF_GONE) return false;
   if (loops == calls && !open) return true;
-  if (leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN) return false;
+  const bool unknown = interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const bool believed = unknown && !onstack_load_relaxed(&onstack_interpreted_switches);
+  /* Frames that were cut are the innermost call's, and those of others have none. */
+  const bool cut = believed && interpreted->cut && loops > calls && interpreter->tells();
+  if (leaf && unknown) return cut || (believed && open && loops <= calls);
   *first = leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_IS_NOT;
   loops -= *first;
-  return loops == calls || (open && loops > 0 && loops < calls) ||
+  return cut || loops == calls || (open && loops > 0 && loops < calls) ||
          (loops > calls && (leaf || interpreted->leaf == ONSTACK_INTERPRETED_LEAF_CALLED) && interpreter->tells());
 }
 

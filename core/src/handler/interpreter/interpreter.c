@@ -4,11 +4,12 @@
 #include "base/address.h"
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "handler/unwind/arch.h"
 #include "handler/unwind/rules/rules.h"
 
 #include <errno.h>
 
-static uint32_t interpreter_switches; /* stacks are switched in this process: more loops than calls were seen; relaxed */
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_interpreted_switches;
 static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
 
 /* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
@@ -38,8 +39,10 @@ static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t 
 }
 
 static ONSTACK_HANDLER bool interpreter_is_loop(const onstack_interpreter *interpreter, uint64_t address) {
-  for (uint32_t i = 0; i < interpreter->loop_count; i++)
-    if (address >= interpreter->loops[i].low && address < interpreter->loops[i].high) return true;
+  for (uint32_t i = 0; i < onstack_load_relaxed(&interpreter->loop_count); i++) {
+    const onstack_loop_code *loop = &interpreter->loops[i];
+    if (address >= onstack_load_relaxed(&loop->low) && address < onstack_load_relaxed(&loop->high)) return true;
+  }
   return false;
 }
 
@@ -57,10 +60,11 @@ static ONSTACK_HANDLER uint8_t interpreter_place_leaf(const onstack_registers *r
   return place < base + (uint64_t)(int64_t)rule->cfa_offset ? ONSTACK_INTERPRETED_LEAF_IS : ONSTACK_INTERPRETED_LEAF_IS_NOT;
 }
 
-/* A loop that has called others: its frame begins behind the return address, which is looked for from the leaf on. (aarch64
-   keeps it elsewhere, and finds nothing here.) */
+/* A loop that has called others: its frame begins behind the return address, which is looked for from the leaf on. Where it is
+   passed in a register, it lies anywhere in the callee's frame. */
 static ONSTACK_HANDLER uint8_t interpreter_place_caller(const onstack_registers *registers, uint64_t return_address,
                                                         uint64_t place, uint64_t *words) {
+  if (ONSTACK_ARCH_LINK_REGISTER) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   const onstack_rule *rule = interpreter_rule(return_address - 1, false);
   const uint64_t bytes = place - registers->sp;
   if (!rule || bytes > ONSTACK_FRAME_SCRATCH || !interpreter_read(registers->sp, words, (uint32_t)bytes))
@@ -88,13 +92,13 @@ static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *inte
     loops++;
   }
   if (loops == 0) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&interpreter_switches))
+  if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&onstack_interpreted_switches))
     return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   const uint8_t judged =
       innermost == 0 ? interpreter_place_leaf(interrupted->registers, place)
                      : interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
   if (loops > calls && !copied->cut && (judged == ONSTACK_INTERPRETED_LEAF_IS || judged == ONSTACK_INTERPRETED_LEAF_CALLED))
-    onstack_store_relaxed(&interpreter_switches, 1u);
+    onstack_store_relaxed(&onstack_interpreted_switches, 1u);
   return judged;
 }
 
@@ -110,6 +114,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
   out->count = 0;
   out->named = 0;
   out->cut = 0;
+  out->interpreter = 0; /* none may be ready */
   out->leaf = ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */

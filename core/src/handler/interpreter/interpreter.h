@@ -44,6 +44,9 @@ typedef enum onstack_interpreted_leaf {
   ONSTACK_INTERPRETED_LEAF_GONE,   /* in none of these: a stack is being switched to (greenlet) */
 } onstack_interpreted_leaf;
 
+/* Stacks are switched in this process: more loops than calls were seen. Relaxed; once 1 it stays so. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_interpreted_switches;
+
 /* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
 typedef struct onstack_interpreted {
   uint16_t count;

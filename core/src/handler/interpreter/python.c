@@ -14,6 +14,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
 #define PYTHON_STATE_MOST 4096u  /* bytes of a PyThreadState, with what lies in it */
 #define PYTHON_POSITION_MAX (1u << 28)
 #define PYTHON_STRING_LENGTH 16u /* PyASCIIObject.length */
+#define PYTHON_STRING_STATE 16u  /* PyASCIIObject.state, from there on: bit 6 is `ascii` */
 #define PYTHON_NAME_BYTES 144u   /* of a name, from there on, as far as it tells names apart */
 
 /* In the scratch memory. */
@@ -91,10 +92,11 @@ static ONSTACK_HANDLER uint64_t python_name_hash(const onstack_python_layout *la
   if (!onstack_window_read(memory, from, bytes, size) && !onstack_window_read(memory, from, bytes, size = 8)) return 0;
   const uint64_t length = onstack_window_word(bytes, 0);
   uint64_t hash = length;
-  for (uint32_t i = layout->string_data - PYTHON_STRING_LENGTH; i < size; i++) {
-    if (i - (layout->string_data - PYTHON_STRING_LENGTH) == length) break;
+  /* Between them others keep what the name is in UTF-8, once somebody asks. */
+  const bool ascii = size > PYTHON_STRING_STATE && bytes[PYTHON_STRING_STATE] >> 6 & 1;
+  const uint32_t begin = (ascii ? layout->string_data : layout->string_wide) - PYTHON_STRING_LENGTH;
+  for (uint32_t i = begin; i < size && i - begin < length; i++)
     hash = (hash ^ ((const volatile uint8_t *)bytes)[i]) * 0x100000001b3u; /* FNV-1a */
-  }
   return hash;
 }
 

@@ -88,6 +88,7 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
   onstack_thread_note_of(table, record)->looked = 0;
+  onstack_store_relaxed(&onstack_thread_note_of(table, record)->waiting, 0u);
   onstack_store_relaxed(&record->no_bounds.low, (uint64_t)0);
   onstack_store_relaxed(&record->no_bounds.high, (uint64_t)0);
   onstack_seqlock_write_end(&record->lock);
