@@ -14685,8 +14685,8 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-/* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. A thread that
-   has ended meanwhile keeps what was seen of it, until its timer is taken. */
+/* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. Of one that
+   has ended meanwhile what was seen of it stays, until its timer is taken. */
 static uint32_t threads_note_waiting(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid,
                                      onstack_thread_note *note) {
   const bool armed = onstack_timer_state_of(timer) == ONSTACK_TIMER_ARMED;
