@@ -4,6 +4,7 @@
 #include "base/proc_maps.h"
 
 #define SAMPLES_FRAMES 40u
+#define SAMPLES_SIZE_0_1 88u /* of a sample of version 0.1: a shorter one is refused */
 
 static uint64_t take_number(fuzz_input *input) {
   uint32_t kind = (uint32_t)fuzz_take(input, 1);
@@ -137,7 +138,7 @@ static bool is_sound(const onstack_sample *sample) {
   for (uint32_t i = 0; i < sample->label_bytes; i++) strings += sample->labels[i] == 0;
   bool labels = sample->label_bytes == 0 || (strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == 0);
   return sample->weight > 0 && sample->kind > 0 && sample->kind < SAMPLES_KINDS && sample->unit == unit_of(sample->kind) &&
-         sample->frame_count > 0 && sample->size >= sizeof(*sample) && labels;
+         sample->frame_count > 0 && sample->size >= SAMPLES_SIZE_0_1 && labels;
 }
 
 static void feed_one(samples_world *world, fuzz_input *input) {
@@ -145,7 +146,7 @@ static void feed_one(samples_world *world, fuzz_input *input) {
   char labels[256];
   uint64_t *frames = malloc(count * sizeof(*frames) + 1);
   if (!frames) abort();
-  onstack_sample sample = {.size = sizeof(sample) - (bits >> 14 == 3 ? 8u : 0u), .frames = frames};
+  onstack_sample sample = {.size = bits >> 14 == 3 ? SAMPLES_SIZE_0_1 - 8u : sizeof(sample), .frames = frames};
   sample.frame_count = (uint32_t)count;
   sample.weight = bits & 0x100 ? (uint32_t)take_number(input) : 1;
   sample.period = bits & 0x200 ? take_number(input) : 10000000;
