@@ -133,7 +133,7 @@ check_newest_headers() {
   [ -e "$musl" ] || { say "skip $name: musl is not installed"; return; }
   with_zig $name "$(uname -m)-linux-gnu.$newest_glibc" preload-objects || return
   missing=$(find "$out/$name/obj" -name '*.o' -exec nm {} + | awk 'NF == 3 { has[$3] } $1 == "U" { uses[$2] }
-    END { for (name in uses) if (!(name in has) && name != "__dso_handle") print name }' | LC_ALL=C sort |
+    END { if (!("dlsym" in uses)) print "nothing-was-found"; for (name in uses) if (!(name in has) && name != "__dso_handle") print name }' | LC_ALL=C sort |
     LC_ALL=C comm -23 - <(nm -D --defined-only "$musl" | awk '{ print $3 }' | LC_ALL=C sort -u))
   if [ -z "$missing" ]; then
     say "ok $name: by glibc $newest_glibc's headers the preload needs no name that musl lacks"

@@ -392,7 +392,7 @@ for suite in $suites; do
   step "$suite again"
   again+=("$suite")
   failed=("${failed[@]:0:count}")
-  "run_$suite"
+  watched "run_$suite"
 done
 
 step "done"

@@ -124,7 +124,11 @@ func (r *reader) readLines(lines *dwarf.LineReader) {
 	var previous, row dwarf.LineEntry
 	for started := false; lines.Next(&row) == nil && r.spend(1); started = !row.EndSequence {
 		if started {
-			for _, address := range r.within(previous.Address, row.Address) {
+			found := r.within(previous.Address, row.Address)
+			if !r.spend(len(found)) {
+				return
+			}
+			for _, address := range found {
 				r.lines[address] = previous
 			}
 		}
