@@ -26,6 +26,13 @@ static inline __attribute__((unused)) onstack_loader_counts onstack_loader_count
   return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
 }
 
+/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
+static inline __attribute__((unused)) uint64_t onstack_loader_segment(const struct dl_phdr_info *info, uint32_t type) {
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+  return 0;
+}
+
 /* In the child of a fork. */
 ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif

@@ -14,14 +14,10 @@ void *__tls_get_addr(spans_index *index) __attribute__((weak));
 
 static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
   spans_index *found = data;
-  const Elf64_Dyn *dynamic = NULL;
   onstack_loaded_symbols symbols;
   (void)size;
   if (info->dlpi_tls_modid == 0) return 0;
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-  }
+  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_loader_segment(info, PT_DYNAMIC);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
   const Elf64_Sym *symbol = onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS);
   if (!symbol) return 0;
