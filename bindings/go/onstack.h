@@ -491,9 +491,8 @@ typedef struct onstack_stats {
   /* Samples by what became of an interpreter's frames: */
   uint64_t interpreted;     /* they are in the sample */
   uint64_t interpreted_cut; /* of these, not all: memory that could not be read, or too many */
-  uint64_t
-      interpreted_unmatched;    /* they fit no native frames: left out. Begins and ends of calls, mostly; all, where a filter
-                                     refuses process_vm_readv to the thread */
+  /* They fit no native frames: left out. Begins and ends of calls, mostly; all, where a filter refuses process_vm_readv. */
+  uint64_t interpreted_unmatched;
   uint64_t interpreted_unnamed; /* of `interpreted`: with a function that was gone or could not be read, "[function gone]" */
 } onstack_stats;
 

@@ -972,6 +972,13 @@ static inline __attribute__((unused)) onstack_loader_counts onstack_loader_count
   return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
 }
 
+/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
+static inline __attribute__((unused)) uint64_t onstack_loader_segment(const struct dl_phdr_info *info, uint32_t type) {
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+  return 0;
+}
+
 /* In the child of a fork. */
 ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
@@ -1749,6 +1756,55 @@ int onstack_switch_read(uint8_t value, bool *on) {
   return 0;
 }
 
+/* ---- core/src/handler/interpreter/fingerprint.c ---- */
+/* ---- core/src/handler/interpreter/fingerprint.h ---- */
+/*
+ * The fingerprint of a function is copied with its frames, in the upper bits of their flags: memory is used again, and
+ * milliseconds later another function may lie there. Of functions that have been named, nothing is copied: they are compared
+ * with what they were then (drain/interpreter/known.h), so that all this costs is the first sample of each.
+ */
+#ifndef ONSTACK_HANDLER_INTERPRETER_FINGERPRINT_H
+#define ONSTACK_HANDLER_INTERPRETER_FINGERPRINT_H
+
+/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
+   just been freed. */
+#define ONSTACK_IDENTITY 5
+
+#define ONSTACK_FINGERPRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
+#define ONSTACK_FINGERPRINT_NAMED 0u     /* it had been named when the frame was copied */
+#define ONSTACK_FINGERPRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
+#define ONSTACK_FINGERPRINT_FIRST 2u     /* others are hashes of its identity */
+#define ONSTACK_FINGERPRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
+#define ONSTACK_FINGERPRINT_PLACES 4096u /* a power of two */
+
+/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
+ONSTACK_INTERNAL_DATA uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_fingerprint_place(uint64_t function) {
+  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_FINGERPRINT_PLACES - 1);
+}
+
+/* Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_fingerprint_is_named(uint64_t function) {
+  return onstack_observe(&onstack_fingerprint_named[onstack_fingerprint_place(function)]) == function;
+}
+
+/* From ONSTACK_FINGERPRINT_FIRST on. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
+onstack_fingerprint_of(const uint64_t identity[ONSTACK_IDENTITY]) {
+  uint64_t mixed = 0;
+  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
+    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
+    mixed ^= mixed >> 29;
+  }
+  const uint32_t fingerprint = (uint32_t)(mixed >> 40);
+  return fingerprint < ONSTACK_FINGERPRINT_FIRST ? fingerprint + ONSTACK_FINGERPRINT_FIRST : fingerprint;
+}
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+
 /* ---- core/src/handler/interpreter/interpreter.c ---- */
 /* ---- core/src/handler/interpreter/interpreter.h ---- */
 /*
@@ -1771,11 +1827,21 @@ typedef struct onstack_interpreter {
   bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
 
+/* Whether a frame of a native stack is a call of the interpreter's loop. Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER bool
+onstack_interpreter_is_loop(const onstack_interpreter *interpreter, const uint64_t *frames, uint32_t frame) {
+  const uint64_t address = frames[frame] - (frame > 0);
+  for (uint32_t i = 0; i < onstack_load_relaxed(&interpreter->loop_count); i++) {
+    const onstack_loop_code *loop = &interpreter->loops[i];
+    if (address >= onstack_load_relaxed(&loop->low) && address < onstack_load_relaxed(&loop->high)) return true;
+  }
+  return false;
+}
+
 /* What the providers that ship are called with: they tell more than the public structure has room for. */
 typedef struct onstack_frame_place {
   onstack_frame_memory memory; /* the first: the rest lies behind it */
-  uint64_t
-      place; /* out: an address in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
+  uint64_t place;              /* out: lies in the native frame of the innermost call that the frames tell of; 0: unknown */
 } onstack_frame_place;
 
 /* The providers of a session. */
@@ -2328,14 +2394,6 @@ static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t 
   return true;
 }
 
-static ONSTACK_HANDLER bool interpreter_is_loop(const onstack_interpreter *interpreter, uint64_t address) {
-  for (uint32_t i = 0; i < onstack_load_relaxed(&interpreter->loop_count); i++) {
-    const onstack_loop_code *loop = &interpreter->loops[i];
-    if (address >= onstack_load_relaxed(&loop->low) && address < onstack_load_relaxed(&loop->high)) return true;
-  }
-  return false;
-}
-
 /* The rule of an instruction by which its frame's end is found without the registers of others; NULL: there is none. */
 static ONSTACK_HANDLER const onstack_rule *interpreter_rule(uint64_t address, bool by_fp) {
   onstack_module module = {.low = 0};
@@ -2377,7 +2435,7 @@ static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *inte
   if (place < interrupted->registers->sp) return ONSTACK_INTERPRETED_LEAF_GONE;
   for (uint32_t i = 0; i < copied->count; i++) calls += copied->frames[i].flags & ONSTACK_INTERPRETED_ENTRY;
   for (uint32_t i = interrupted->frame_count; i-- > 0;) {
-    if (!interpreter_is_loop(interpreter, interrupted->frames[i] - (i > 0))) continue;
+    if (!onstack_interpreter_is_loop(interpreter, interrupted->frames, i)) continue;
     innermost = i;
     loops++;
   }
@@ -2430,52 +2488,6 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
  */
 #ifndef ONSTACK_HANDLER_INTERPRETER_PHP_H
 #define ONSTACK_HANDLER_INTERPRETER_PHP_H
-
-/* ---- core/src/handler/interpreter/print.h ---- */
-/*
- * What is copied of a function with its frames, in the upper bits of their flags: memory is used again, and milliseconds later
- * another function may lie there. Of functions that have been named, nothing: they are compared with what they were then
- * (drain/interpreter/known.h), so that all this costs is the first sample of each.
- */
-#ifndef ONSTACK_HANDLER_INTERPRETER_PRINT_H
-#define ONSTACK_HANDLER_INTERPRETER_PRINT_H
-
-/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
-   just been freed. */
-#define ONSTACK_IDENTITY 5
-
-#define ONSTACK_PRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
-#define ONSTACK_PRINT_NAMED 0u     /* it had been named when the frame was copied */
-#define ONSTACK_PRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
-#define ONSTACK_PRINT_FIRST 2u     /* others are hashes of its identity */
-#define ONSTACK_PRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
-#define ONSTACK_PRINT_PLACES 4096u /* a power of two */
-
-/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
-ONSTACK_INTERNAL_DATA uint64_t onstack_print_named[ONSTACK_PRINT_PLACES];
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_print_place(uint64_t function) {
-  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_PRINT_PLACES - 1);
-}
-
-/* Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_print_is_named(uint64_t function) {
-  return onstack_observe(&onstack_print_named[onstack_print_place(function)]) == function;
-}
-
-/* From ONSTACK_PRINT_FIRST on. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
-onstack_print_of(const uint64_t identity[ONSTACK_IDENTITY]) {
-  uint64_t mixed = 0;
-  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
-    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
-    mixed ^= mixed >> 29;
-  }
-  const uint32_t print = (uint32_t)(mixed >> 40);
-  return print < ONSTACK_PRINT_FIRST ? print + ONSTACK_PRINT_FIRST : print;
-}
-
-#endif
 
 /* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
 typedef struct onstack_php_layout {
@@ -2604,18 +2616,18 @@ ONSTACK_HANDLER bool onstack_php_identify(const onstack_frame_memory *memory, ui
 }
 
 /* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t php_print(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
+static ONSTACK_HANDLER uint32_t php_fingerprint(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
   php_scratch *scratch = memory->scratch;
-  if (onstack_print_is_named(function)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
+  if (onstack_fingerprint_is_named(function)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
   if (*left == 0 || !onstack_php_identify(memory, function, scratch->function, scratch->identity))
-    return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
+    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
   --*left;
-  return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
+  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
 }
 
 static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t address, onstack_interpreted_frame *frames,
                                            uint32_t capacity) {
-  uint32_t count = 0, prints = ONSTACK_PRINTS;
+  uint32_t count = 0, fingerprints = ONSTACK_FINGERPRINTS;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PHP_STEPS ? onstack_window_frame(window, address, PHP_FRAME_BYTES) : NULL;
     if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
@@ -2627,7 +2639,7 @@ static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t addr
     frames[count].function = function;
     frames[count].position = (uint32_t)onstack_window_word(bytes, PHP_FRAME_OPCODE);
     frames[count].flags = onstack_window_word(bytes, PHP_FRAME_INFO) & PHP_INFO_TOP ? ONSTACK_INTERPRETED_ENTRY : 0;
-    frames[count].flags |= php_print(window->memory, function, &prints);
+    frames[count].flags |= php_fingerprint(window->memory, function, &fingerprints);
     count++;
   }
   return count;
@@ -2652,10 +2664,6 @@ uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uin
   (void)hint;
   return onstack_php_copy(data, memory, frames, capacity);
 }
-
-/* ---- core/src/handler/interpreter/print.c ---- */
-
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_print_named[ONSTACK_PRINT_PLACES];
 
 /* ---- core/src/handler/interpreter/python.c ---- */
 /* ---- core/src/handler/interpreter/python.h ---- */
@@ -3257,14 +3265,14 @@ ONSTACK_HANDLER bool onstack_python_identify(const onstack_python *python, const
 }
 
 /* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t python_print(const onstack_python *python, const onstack_frame_memory *memory, uint64_t code,
-                                             uint32_t *left) {
+static ONSTACK_HANDLER uint32_t python_fingerprint(const onstack_python *python, const onstack_frame_memory *memory,
+                                                   uint64_t code, uint32_t *left) {
   python_scratch *scratch = memory->scratch;
-  if (onstack_print_is_named(code)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
+  if (onstack_fingerprint_is_named(code)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
   if (*left == 0 || !onstack_python_identify(python, memory, code, scratch->code, scratch->identity))
-    return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
+    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
   --*left;
-  return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
+  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
 }
 
 static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_python_layout *layout, const uint8_t *bytes,
@@ -3284,7 +3292,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python *python, onst
                                               uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
   const onstack_python_layout *layout = python->layout;
-  uint32_t prints = ONSTACK_PRINTS;
+  uint32_t fingerprints = ONSTACK_FINGERPRINTS;
   bool placed = false;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
@@ -3307,7 +3315,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python *python, onst
     else if (layout->entry == ONSTACK_PYTHON_EACH ||
              (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
-    if (!sentinel) frames[count].flags |= python_print(python, window->memory, code, &prints);
+    if (!sentinel) frames[count].flags |= python_fingerprint(python, window->memory, code, &fingerprints);
     count++;
   }
   return count;
@@ -11028,13 +11036,8 @@ static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   symbols_visit_data *visit = data;
   onstack_loaded_symbols loaded;
-  const Elf64_Dyn *dynamic = NULL;
-  visit->found->eh_frame_header = 0;
-  for (uint16_t i = 0; i < info->dlpi_phnum; i++) {
-    const uint64_t address = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) dynamic = (const Elf64_Dyn *)(uintptr_t)address;
-    if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME) visit->found->eh_frame_header = address;
-  }
+  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_loader_segment(info, PT_DYNAMIC);
+  visit->found->eh_frame_header = onstack_loader_segment(info, PT_GNU_EH_FRAME);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
   for (uint32_t i = 0; i < visit->wanted->count; i++) {
     const Elf64_Sym *symbol = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE);
@@ -11883,15 +11886,9 @@ typedef struct nesting_askers {
 
 static int nesting_visit(struct dl_phdr_info *info, size_t size, void *data) {
   nesting_askers *askers = data;
-  const Elf64_Dyn *dynamic = NULL;
-  bool loader = false;
+  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_loader_segment(info, PT_DYNAMIC);
   (void)size;
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
-    if (info->dlpi_phdr[i].p_type == PT_INTERP) loader = true;
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-  }
-  if (!askers->begun && !loader) askers->any = true; /* the program comes first */
+  if (!askers->begun && onstack_loader_segment(info, PT_INTERP) == 0) askers->any = true; /* the program comes first */
   askers->begun = true;
   askers->loaded = onstack_loader_counts_in(info);
   if (dynamic && onstack_loaded_symbols_wants(dynamic, info->dlpi_addr, "sigaltstack")) askers->any = true;
@@ -18535,16 +18532,9 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
 
 /* ---- core/src/drain/interpreter/interleave.c ---- */
 
-static bool interleave_is_loop(const onstack_interpreter *interpreter, const onstack_walked *stack, uint32_t frame) {
-  const uint64_t address = frame == 0 ? stack->frames[0] : stack->frames[frame] - 1;
-  for (uint32_t i = 0; i < interpreter->loop_count; i++)
-    if (address >= interpreter->loops[i].low && address < interpreter->loops[i].high) return true;
-  return false;
-}
-
 static uint32_t interleave_count_loops(const onstack_interpreter *interpreter, const onstack_walked *stack) {
   uint32_t loops = 0;
-  for (uint32_t i = 0; i < stack->count; i++) loops += interleave_is_loop(interpreter, stack, i);
+  for (uint32_t i = 0; i < stack->count; i++) loops += onstack_interpreter_is_loop(interpreter, stack->frames, i);
   return loops;
 }
 
@@ -18591,7 +18581,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
                             const onstack_walked *stack, uint32_t *first, uint32_t *next) {
   const uint32_t calls = interleave_count_calls(interpreted);
   uint32_t loops = interleave_count_loops(interpreter, stack);
-  const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
+  const bool leaf = stack->count > 0 && onstack_interpreter_is_loop(interpreter, stack->frames, 0);
   const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
   *first = *next = 0;
   if (interpreter->tells)
@@ -18645,7 +18635,7 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
     return;
   }
   for (uint32_t i = 0; i < stack->count && !output.full; i++) {
-    if (i < first || next == interpreted->count || !interleave_is_loop(interpreter, stack, i))
+    if (i < first || next == interpreted->count || !onstack_interpreter_is_loop(interpreter, stack->frames, i))
       interleave_put(&output, stack->frames[i]);
     else
       next = interleave_put_call(interpreted, next, stack->frames[i], &output);
@@ -18662,9 +18652,9 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
 /* ---- core/src/drain/interpreter/known.h ---- */
 /*
  * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
- * hash of them (handler/interpreter/print.h): it has a name if the function that lies there now has the same, or the one that
- * lay there when it was named last. From then on frames are copied without: they have a name as long as the words are what they
- * were, and where no function lies there any more that of the one that was seen there some milliseconds before.
+ * fingerprint of them (handler/interpreter/fingerprint.h): it has a name if the function that lies there now has the same, or
+ * the one that lay there when it was named last. From then on frames are copied without: they have a name as long as the words
+ * are what they were, and where no function lies there any more that of the one that was seen there some milliseconds before.
  */
 #ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 #define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
@@ -18709,12 +18699,12 @@ static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t 
 #define KNOWN_DOUBT_NS                                                                                                      \
   ((uint64_t)10000000000u) /* how long frames are copied with a hash, after another one had come there */
 
-/* Where a function's address is in onstack_print_named. */
+/* Where a function's address is in onstack_fingerprint_named. */
 typedef struct known_function {
   const onstack_known_reader *reader; /* NULL: nobody's */
   uint64_t function, identity[ONSTACK_IDENTITY];
   uint64_t seen_ns;  /* it was there */
-  uint64_t doubt_ns; /* until then it is not among onstack_print_named */
+  uint64_t doubt_ns; /* until then it is not among onstack_fingerprint_named */
 } known_function;
 
 typedef struct known_frame {
@@ -18725,7 +18715,7 @@ typedef struct known_frame {
 } known_frame;
 
 typedef struct known_memory {
-  known_function functions[ONSTACK_PRINT_PLACES];
+  known_function functions[ONSTACK_FINGERPRINT_PLACES];
   known_frame frames[KNOWN_FRAMES];
   uint8_t scratch[ONSTACK_KNOWN_SCRATCH];
 } known_memory;
@@ -18762,27 +18752,29 @@ static bool known_same(const uint64_t one[ONSTACK_IDENTITY], const uint64_t othe
 /* What the function at a frame's address is, if it is the one that the frame was of. */
 static bool known_prove(const onstack_known_reader *reader, const onstack_interpreted_frame *frame, known_function *place,
                         uint64_t identity[ONSTACK_IDENTITY], bool *there) {
-  const uint32_t print = frame->flags >> ONSTACK_PRINT_SHIFT, number = (uint32_t)(place - known->functions);
+  const uint32_t fingerprint = frame->flags >> ONSTACK_FINGERPRINT_SHIFT, number = (uint32_t)(place - known->functions);
   const bool mine = place->reader == reader && place->function == frame->function;
   const uint64_t now = onstack_monotonic_ns();
   *there = reader->identify(frame, identity);
   if (!*there) {
     if (!mine) return false;
     memcpy(identity, place->identity, sizeof(place->identity));
-    return print == ONSTACK_PRINT_NAMED ? now - place->seen_ns < KNOWN_STANDS_NS : print == onstack_print_of(identity);
+    return fingerprint == ONSTACK_FINGERPRINT_NAMED ? now - place->seen_ns < KNOWN_STANDS_NS
+                                                    : fingerprint == onstack_fingerprint_of(identity);
   }
-  if (print != ONSTACK_PRINT_NAMED ? print != onstack_print_of(identity) : !mine || !known_same(place->identity, identity)) {
+  if (fingerprint != ONSTACK_FINGERPRINT_NAMED ? fingerprint != onstack_fingerprint_of(identity)
+                                               : !mine || !known_same(place->identity, identity)) {
     if (!mine || known_same(place->identity, identity)) return false;
     place->reader = NULL; /* samples that are on their way may be of either */
     place->doubt_ns = now + KNOWN_DOUBT_NS;
-    onstack_publish(&onstack_print_named[number], (uint64_t)0);
+    onstack_publish(&onstack_fingerprint_named[number], (uint64_t)0);
     return false;
   }
   if (!mine && place->reader && now - place->seen_ns < KNOWN_KEEPS_NS) return true;
   *place = (known_function){.reader = reader, .function = frame->function, .seen_ns = now, .doubt_ns = place->doubt_ns};
   memcpy(place->identity, identity, sizeof(place->identity));
-  /* Pairs with the observe in print.h. */
-  onstack_publish(&onstack_print_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
+  /* Pairs with the observe in fingerprint.h. */
+  onstack_publish(&onstack_fingerprint_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
   return true;
 }
 
@@ -18791,7 +18783,8 @@ static int known_describe(const onstack_known_reader *reader, const onstack_inte
                           onstack_frame_text *text) {
   uint64_t identity[ONSTACK_IDENTITY] = {0}, again[ONSTACK_IDENTITY] = {0};
   bool there;
-  if (!known_prove(reader, frame, &known->functions[onstack_print_place(frame->function)], identity, &there)) return -ESRCH;
+  if (!known_prove(reader, frame, &known->functions[onstack_fingerprint_place(frame->function)], identity, &there))
+    return -ESRCH;
   known_frame *place = known_place(frame);
   if (place->reader == reader && place->function == frame->function && place->position == frame->position &&
       known_same(place->identity, identity)) {
@@ -21468,7 +21461,6 @@ typedef struct onstack_name_context {
 } onstack_name_context;
 
 typedef struct onstack_name_source {
-  const char *name;
   /* Names addresses of the table that have no name yet and lie in no program or library. A source that says nothing, or
      nonsense, names nothing. Without a lock. Errors: -ENOMEM. */
   int (*give)(onstack_symbol_table *table, const onstack_name_context *context);
@@ -21503,7 +21495,7 @@ static int code_source_give(onstack_symbol_table *table, const onstack_name_cont
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {"code source", code_source_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
 
 /* ---- core/src/profile/generated/gdb_jit.c ---- */
 /* ---- core/src/profile/generated/gdb_jit.h ---- */
@@ -21731,7 +21723,7 @@ static int gdb_jit_give(onstack_symbol_table *table, const onstack_name_context 
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_gdb_jit = {"gdb_jit", gdb_jit_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_gdb_jit = {gdb_jit_give};
 
 /* ---- core/src/profile/generated/gdb_jit_places.c ---- */
 
@@ -22240,7 +22232,7 @@ static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {"jitdump", jitdump_read_and_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {jitdump_read_and_give};
 
 /* ---- core/src/profile/generated/kept_names.c ---- */
 
@@ -22338,7 +22330,7 @@ static int kept_give(onstack_symbol_table *table, const onstack_name_context *co
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_kept = {"kept names", kept_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_kept = {kept_give};
 
 /* ---- core/src/profile/generated/name_source.c ---- */
 
@@ -22473,7 +22465,7 @@ static int perf_map_read_and_give(onstack_symbol_table *table, const onstack_nam
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {"perf_map", perf_map_read_and_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {perf_map_read_and_give};
 
 /* ---- core/src/profile/generated/spans.c ---- */
 
@@ -27323,14 +27315,10 @@ void *__tls_get_addr(spans_index *index) __attribute__((weak));
 
 static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
   spans_index *found = data;
-  const Elf64_Dyn *dynamic = NULL;
   onstack_loaded_symbols symbols;
   (void)size;
   if (info->dlpi_tls_modid == 0) return 0;
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-  }
+  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_loader_segment(info, PT_DYNAMIC);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
   const Elf64_Sym *symbol = onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS);
   if (!symbol) return 0;

@@ -4,16 +4,9 @@
 #include "base/atomics.h"
 #include "base/interpreted_names.h"
 
-static bool interleave_is_loop(const onstack_interpreter *interpreter, const onstack_walked *stack, uint32_t frame) {
-  const uint64_t address = frame == 0 ? stack->frames[0] : stack->frames[frame] - 1;
-  for (uint32_t i = 0; i < interpreter->loop_count; i++)
-    if (address >= interpreter->loops[i].low && address < interpreter->loops[i].high) return true;
-  return false;
-}
-
 static uint32_t interleave_count_loops(const onstack_interpreter *interpreter, const onstack_walked *stack) {
   uint32_t loops = 0;
-  for (uint32_t i = 0; i < stack->count; i++) loops += interleave_is_loop(interpreter, stack, i);
+  for (uint32_t i = 0; i < stack->count; i++) loops += onstack_interpreter_is_loop(interpreter, stack->frames, i);
   return loops;
 }
 
@@ -60,7 +53,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
                             const onstack_walked *stack, uint32_t *first, uint32_t *next) {
   const uint32_t calls = interleave_count_calls(interpreted);
   uint32_t loops = interleave_count_loops(interpreter, stack);
-  const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
+  const bool leaf = stack->count > 0 && onstack_interpreter_is_loop(interpreter, stack->frames, 0);
   const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
   *first = *next = 0;
   if (interpreter->tells)
@@ -114,7 +107,7 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
     return;
   }
   for (uint32_t i = 0; i < stack->count && !output.full; i++) {
-    if (i < first || next == interpreted->count || !interleave_is_loop(interpreter, stack, i))
+    if (i < first || next == interpreted->count || !onstack_interpreter_is_loop(interpreter, stack->frames, i))
       interleave_put(&output, stack->frames[i]);
     else
       next = interleave_put_call(interpreted, next, stack->frames[i], &output);

@@ -16,12 +16,12 @@
 #define KNOWN_DOUBT_NS                                                                                                      \
   ((uint64_t)10000000000u) /* how long frames are copied with a hash, after another one had come there */
 
-/* Where a function's address is in onstack_print_named. */
+/* Where a function's address is in onstack_fingerprint_named. */
 typedef struct known_function {
   const onstack_known_reader *reader; /* NULL: nobody's */
   uint64_t function, identity[ONSTACK_IDENTITY];
   uint64_t seen_ns;  /* it was there */
-  uint64_t doubt_ns; /* until then it is not among onstack_print_named */
+  uint64_t doubt_ns; /* until then it is not among onstack_fingerprint_named */
 } known_function;
 
 typedef struct known_frame {
@@ -32,7 +32,7 @@ typedef struct known_frame {
 } known_frame;
 
 typedef struct known_memory {
-  known_function functions[ONSTACK_PRINT_PLACES];
+  known_function functions[ONSTACK_FINGERPRINT_PLACES];
   known_frame frames[KNOWN_FRAMES];
   uint8_t scratch[ONSTACK_KNOWN_SCRATCH];
 } known_memory;
@@ -69,27 +69,29 @@ static bool known_same(const uint64_t one[ONSTACK_IDENTITY], const uint64_t othe
 /* What the function at a frame's address is, if it is the one that the frame was of. */
 static bool known_prove(const onstack_known_reader *reader, const onstack_interpreted_frame *frame, known_function *place,
                         uint64_t identity[ONSTACK_IDENTITY], bool *there) {
-  const uint32_t print = frame->flags >> ONSTACK_PRINT_SHIFT, number = (uint32_t)(place - known->functions);
+  const uint32_t fingerprint = frame->flags >> ONSTACK_FINGERPRINT_SHIFT, number = (uint32_t)(place - known->functions);
   const bool mine = place->reader == reader && place->function == frame->function;
   const uint64_t now = onstack_monotonic_ns();
   *there = reader->identify(frame, identity);
   if (!*there) {
     if (!mine) return false;
     memcpy(identity, place->identity, sizeof(place->identity));
-    return print == ONSTACK_PRINT_NAMED ? now - place->seen_ns < KNOWN_STANDS_NS : print == onstack_print_of(identity);
+    return fingerprint == ONSTACK_FINGERPRINT_NAMED ? now - place->seen_ns < KNOWN_STANDS_NS
+                                                    : fingerprint == onstack_fingerprint_of(identity);
   }
-  if (print != ONSTACK_PRINT_NAMED ? print != onstack_print_of(identity) : !mine || !known_same(place->identity, identity)) {
+  if (fingerprint != ONSTACK_FINGERPRINT_NAMED ? fingerprint != onstack_fingerprint_of(identity)
+                                               : !mine || !known_same(place->identity, identity)) {
     if (!mine || known_same(place->identity, identity)) return false;
     place->reader = NULL; /* samples that are on their way may be of either */
     place->doubt_ns = now + KNOWN_DOUBT_NS;
-    onstack_publish(&onstack_print_named[number], (uint64_t)0);
+    onstack_publish(&onstack_fingerprint_named[number], (uint64_t)0);
     return false;
   }
   if (!mine && place->reader && now - place->seen_ns < KNOWN_KEEPS_NS) return true;
   *place = (known_function){.reader = reader, .function = frame->function, .seen_ns = now, .doubt_ns = place->doubt_ns};
   memcpy(place->identity, identity, sizeof(place->identity));
-  /* Pairs with the observe in print.h. */
-  onstack_publish(&onstack_print_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
+  /* Pairs with the observe in fingerprint.h. */
+  onstack_publish(&onstack_fingerprint_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
   return true;
 }
 
@@ -98,7 +100,8 @@ static int known_describe(const onstack_known_reader *reader, const onstack_inte
                           onstack_frame_text *text) {
   uint64_t identity[ONSTACK_IDENTITY] = {0}, again[ONSTACK_IDENTITY] = {0};
   bool there;
-  if (!known_prove(reader, frame, &known->functions[onstack_print_place(frame->function)], identity, &there)) return -ESRCH;
+  if (!known_prove(reader, frame, &known->functions[onstack_fingerprint_place(frame->function)], identity, &there))
+    return -ESRCH;
   known_frame *place = known_place(frame);
   if (place->reader == reader && place->function == frame->function && place->position == frame->position &&
       known_same(place->identity, identity)) {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
- * hash of them (handler/interpreter/print.h): it has a name if the function that lies there now has the same, or the one that
- * lay there when it was named last. From then on frames are copied without: they have a name as long as the words are what they
- * were, and where no function lies there any more that of the one that was seen there some milliseconds before.
+ * fingerprint of them (handler/interpreter/fingerprint.h): it has a name if the function that lies there now has the same, or
+ * the one that lay there when it was named last. From then on frames are copied without: they have a name as long as the words
+ * are what they were, and where no function lies there any more that of the one that was seen there some milliseconds before.
  */
 #ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 #define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 
 #include "base/defs.h"
-#include "handler/interpreter/print.h"
+#include "handler/interpreter/fingerprint.h"
 #include "onstack/onstack.h"
 
 #define ONSTACK_KNOWN_SCRATCH ((size_t)65536)

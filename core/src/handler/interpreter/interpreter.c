@@ -38,14 +38,6 @@ static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t 
   return true;
 }
 
-static ONSTACK_HANDLER bool interpreter_is_loop(const onstack_interpreter *interpreter, uint64_t address) {
-  for (uint32_t i = 0; i < onstack_load_relaxed(&interpreter->loop_count); i++) {
-    const onstack_loop_code *loop = &interpreter->loops[i];
-    if (address >= onstack_load_relaxed(&loop->low) && address < onstack_load_relaxed(&loop->high)) return true;
-  }
-  return false;
-}
-
 /* The rule of an instruction by which its frame's end is found without the registers of others; NULL: there is none. */
 static ONSTACK_HANDLER const onstack_rule *interpreter_rule(uint64_t address, bool by_fp) {
   onstack_module module = {.low = 0};
@@ -87,7 +79,7 @@ static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *inte
   if (place < interrupted->registers->sp) return ONSTACK_INTERPRETED_LEAF_GONE;
   for (uint32_t i = 0; i < copied->count; i++) calls += copied->frames[i].flags & ONSTACK_INTERPRETED_ENTRY;
   for (uint32_t i = interrupted->frame_count; i-- > 0;) {
-    if (!interpreter_is_loop(interpreter, interrupted->frames[i] - (i > 0))) continue;
+    if (!onstack_interpreter_is_loop(interpreter, interrupted->frames, i)) continue;
     innermost = i;
     loops++;
   }

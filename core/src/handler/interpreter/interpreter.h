@@ -7,6 +7,7 @@
 #ifndef ONSTACK_HANDLER_INTERPRETER_INTERPRETER_H
 #define ONSTACK_HANDLER_INTERPRETER_INTERPRETER_H
 
+#include "base/atomics.h"
 #include "base/defs.h"
 #include "onstack/onstack.h"
 
@@ -22,11 +23,21 @@ typedef struct onstack_interpreter {
   bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
 
+/* Whether a frame of a native stack is a call of the interpreter's loop. Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER bool
+onstack_interpreter_is_loop(const onstack_interpreter *interpreter, const uint64_t *frames, uint32_t frame) {
+  const uint64_t address = frames[frame] - (frame > 0);
+  for (uint32_t i = 0; i < onstack_load_relaxed(&interpreter->loop_count); i++) {
+    const onstack_loop_code *loop = &interpreter->loops[i];
+    if (address >= onstack_load_relaxed(&loop->low) && address < onstack_load_relaxed(&loop->high)) return true;
+  }
+  return false;
+}
+
 /* What the providers that ship are called with: they tell more than the public structure has room for. */
 typedef struct onstack_frame_place {
   onstack_frame_memory memory; /* the first: the rest lies behind it */
-  uint64_t
-      place; /* out: an address in the native frame of the innermost call of the loop that the frames tell of; 0: unknown */
+  uint64_t place;              /* out: lies in the native frame of the innermost call that the frames tell of; 0: unknown */
 } onstack_frame_place;
 
 /* The providers of a session. */

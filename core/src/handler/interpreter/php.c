@@ -56,18 +56,18 @@ ONSTACK_HANDLER bool onstack_php_identify(const onstack_frame_memory *memory, ui
 }
 
 /* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t php_print(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
+static ONSTACK_HANDLER uint32_t php_fingerprint(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
   php_scratch *scratch = memory->scratch;
-  if (onstack_print_is_named(function)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
+  if (onstack_fingerprint_is_named(function)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
   if (*left == 0 || !onstack_php_identify(memory, function, scratch->function, scratch->identity))
-    return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
+    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
   --*left;
-  return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
+  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
 }
 
 static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t address, onstack_interpreted_frame *frames,
                                            uint32_t capacity) {
-  uint32_t count = 0, prints = ONSTACK_PRINTS;
+  uint32_t count = 0, fingerprints = ONSTACK_FINGERPRINTS;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PHP_STEPS ? onstack_window_frame(window, address, PHP_FRAME_BYTES) : NULL;
     if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
@@ -79,7 +79,7 @@ static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t addr
     frames[count].function = function;
     frames[count].position = (uint32_t)onstack_window_word(bytes, PHP_FRAME_OPCODE);
     frames[count].flags = onstack_window_word(bytes, PHP_FRAME_INFO) & PHP_INFO_TOP ? ONSTACK_INTERPRETED_ENTRY : 0;
-    frames[count].flags |= php_print(window->memory, function, &prints);
+    frames[count].flags |= php_fingerprint(window->memory, function, &fingerprints);
     count++;
   }
   return count;

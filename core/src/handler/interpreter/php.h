@@ -9,7 +9,7 @@
 #define ONSTACK_HANDLER_INTERPRETER_PHP_H
 
 #include "base/defs.h"
-#include "handler/interpreter/print.h"
+#include "handler/interpreter/fingerprint.h"
 #include "onstack/onstack.h"
 
 /* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */

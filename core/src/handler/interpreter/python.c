@@ -116,14 +116,14 @@ ONSTACK_HANDLER bool onstack_python_identify(const onstack_python *python, const
 }
 
 /* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t python_print(const onstack_python *python, const onstack_frame_memory *memory, uint64_t code,
-                                             uint32_t *left) {
+static ONSTACK_HANDLER uint32_t python_fingerprint(const onstack_python *python, const onstack_frame_memory *memory,
+                                                   uint64_t code, uint32_t *left) {
   python_scratch *scratch = memory->scratch;
-  if (onstack_print_is_named(code)) return ONSTACK_PRINT_NAMED << ONSTACK_PRINT_SHIFT;
+  if (onstack_fingerprint_is_named(code)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
   if (*left == 0 || !onstack_python_identify(python, memory, code, scratch->code, scratch->identity))
-    return ONSTACK_PRINT_UNPROVEN << ONSTACK_PRINT_SHIFT;
+    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
   --*left;
-  return onstack_print_of(scratch->identity) << ONSTACK_PRINT_SHIFT;
+  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
 }
 
 static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_python_layout *layout, const uint8_t *bytes,
@@ -143,7 +143,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python *python, onst
                                               uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
   uint32_t count = 0;
   const onstack_python_layout *layout = python->layout;
-  uint32_t prints = ONSTACK_PRINTS;
+  uint32_t fingerprints = ONSTACK_FINGERPRINTS;
   bool placed = false;
   for (uint32_t step = 0; address != 0; step++) {
     const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
@@ -166,7 +166,7 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python *python, onst
     else if (layout->entry == ONSTACK_PYTHON_EACH ||
              (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
       frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
-    if (!sentinel) frames[count].flags |= python_print(python, window->memory, code, &prints);
+    if (!sentinel) frames[count].flags |= python_fingerprint(python, window->memory, code, &fingerprints);
     count++;
   }
   return count;

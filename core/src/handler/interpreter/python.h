@@ -12,7 +12,7 @@
 #define ONSTACK_HANDLER_INTERPRETER_PYTHON_H
 
 #include "base/defs.h"
-#include "handler/interpreter/print.h"
+#include "handler/interpreter/fingerprint.h"
 #include "onstack/onstack.h"
 
 /* Where a frame says that native code called it. */

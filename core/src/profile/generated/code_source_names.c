@@ -20,4 +20,4 @@ static int code_source_give(onstack_symbol_table *table, const onstack_name_cont
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {"code source", code_source_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};

@@ -201,4 +201,4 @@ static int gdb_jit_give(onstack_symbol_table *table, const onstack_name_context 
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_gdb_jit = {"gdb_jit", gdb_jit_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_gdb_jit = {gdb_jit_give};

@@ -372,4 +372,4 @@ static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {"jitdump", jitdump_read_and_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {jitdump_read_and_give};

@@ -99,4 +99,4 @@ static int kept_give(onstack_symbol_table *table, const onstack_name_context *co
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_kept = {"kept names", kept_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_kept = {kept_give};

@@ -23,7 +23,6 @@ typedef struct onstack_name_context {
 } onstack_name_context;
 
 typedef struct onstack_name_source {
-  const char *name;
   /* Names addresses of the table that have no name yet and lie in no program or library. A source that says nothing, or
      nonsense, names nothing. Without a lock. Errors: -ENOMEM. */
   int (*give)(onstack_symbol_table *table, const onstack_name_context *context);

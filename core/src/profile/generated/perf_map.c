@@ -122,4 +122,4 @@ static int perf_map_read_and_give(onstack_symbol_table *table, const onstack_nam
   return error;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {"perf_map", perf_map_read_and_give};
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {perf_map_read_and_give};
