@@ -6,64 +6,15 @@ package onstack_test
 
 import (
 	"bytes"
-	"compress/gzip"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"slices"
 	"testing"
 	"time"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/testburn"
 )
-
-// fields calls visit for each field of a message with its number and, where it has any, bytes.
-func fields(t *testing.T, message []byte, visit func(uint64, []byte)) {
-	t.Helper()
-	number := func() uint64 {
-		value, n := binary.Uvarint(message)
-		if n <= 0 {
-			t.Fatal("a number that does not end")
-		}
-		message = message[n:]
-		return value
-	}
-	for len(message) > 0 {
-		key, value := number(), number()
-		if key&7 != 2 {
-			continue
-		}
-		visit(key>>3, message[:value])
-		message = message[value:]
-	}
-}
-
-// moments of a profile's samples, since its start: onstack.h says how they are written.
-func moments(t *testing.T, profile []byte) (all []time.Duration) {
-	t.Helper()
-	const sample, times = 2, 1000
-	fields(t, profile, func(field uint64, message []byte) {
-		if field != sample {
-			return
-		}
-		fields(t, message, func(field uint64, packed []byte) {
-			at := time.Duration(0)
-			for field == times && len(packed) > 0 {
-				value, n := binary.Uvarint(packed)
-				packed = packed[n:]
-				since := value >> 1
-				at += time.Duration(int64(since>>1)^-int64(since&1)) * time.Microsecond
-				all = append(all, at)
-				if value&1 != 0 {
-					_, n = binary.Uvarint(packed)
-					packed = packed[n:]
-				}
-			}
-		})
-	})
-	return all
-}
 
 func TestTimeline(t *testing.T) {
 	p := start(t, onstack.WithTimeline(), onstack.WithRate(199))
@@ -80,15 +31,10 @@ func TestTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	parsed := parse(t, out.Bytes())
-	unpacked, err := gzip.NewReader(&out)
+	all, err := pprofcheck.Times(out.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := moments(t, raw)
 	if want := fmt.Sprintf("onstack.timeline kept=%d lost=0", len(all)); !slices.Contains(parsed.Comments, want) {
 		t.Errorf("no comment %q in %q", want, parsed.Comments)
 	}

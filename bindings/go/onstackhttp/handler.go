@@ -202,12 +202,27 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, request profileR
 	if _, err := profile.WriteTo(&body); err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", `attachment; filename="profile.pb.gz"`)
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-	// An error here is the client's: it has gone, and there is nobody to tell.
-	_, _ = w.Write(body.Bytes())
+	sendFile(w, "profile.pb.gz", body.Bytes())
 	return nil
+}
+
+// sendFile answers with something to keep.
+func sendFile(w http.ResponseWriter, name string, body []byte) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	_, _ = w.Write(body) // a peer that has gone is nobody to tell
+}
+
+// admit is enter, and tells who comes too early when to ask again.
+func (a *answers) admit(w http.ResponseWriter, over time.Time, most int, what string) bool {
+	if a.enter(over, most) {
+		return true
+	}
+	a.retryLater(w)
+	http.Error(w, fmt.Sprintf("onstack: %d %s are being made over HTTP already: ask again when they are done", most, what),
+		http.StatusTooManyRequests)
+	return false
 }
 
 // retryLater names the whole seconds after which a profile that runs now will be over.

@@ -46,10 +46,7 @@ func heap(w http.ResponseWriter, r *http.Request) {
 	}
 	question.allocs = strings.HasSuffix(r.URL.Path, "/allocs")
 	over := time.Now().Add(question.length)
-	if !heapAnswers.enter(over, mostHeaps) {
-		heapAnswers.retryLater(w)
-		http.Error(w, fmt.Sprintf("onstack: %d heap profiles are being made over HTTP already: ask again when they are done",
-			mostHeaps), http.StatusTooManyRequests)
+	if !heapAnswers.admit(w, over, mostHeaps, "heap profiles") {
 		return
 	}
 	defer heapAnswers.leave(over)
@@ -66,9 +63,7 @@ func heap(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", `attachment; filename="heap"`)
-	_, _ = w.Write(out.Bytes()) // a peer that has gone is nobody to tell
+	sendFile(w, "heap", out.Bytes())
 }
 
 func parseHeap(r *http.Request) (question heapQuestion, err error) {

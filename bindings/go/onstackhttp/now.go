@@ -5,7 +5,6 @@ package onstackhttp
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -28,11 +27,11 @@ func serveNow(w http.ResponseWriter, write func(io.Writer) error, file string) {
 		http.Error(w, err.Error(), status)
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if file != "" {
-		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("Content-Disposition", `attachment; filename="`+file+`"`)
+		sendFile(w, file, out.Bytes())
+		return
 	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write(out.Bytes()) // a peer that has gone is nobody to tell
 }
 
@@ -50,10 +49,7 @@ const (
 // meanwhile, so it counts as a profile.
 func threads(w http.ResponseWriter, r *http.Request) {
 	over := time.Now().Add(dumpDuration)
-	if !answering.enter(over, mostAnswers) {
-		answering.retryLater(w)
-		http.Error(w, fmt.Sprintf("onstack: %d profiles and dumps are being made over HTTP already: ask again when they are done",
-			mostAnswers), http.StatusTooManyRequests)
+	if !answering.admit(w, over, mostAnswers, "profiles and dumps") {
 		return
 	}
 	defer answering.leave(over)

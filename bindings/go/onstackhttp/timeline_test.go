@@ -5,10 +5,7 @@
 package onstackhttp
 
 import (
-	"compress/gzip"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,58 +14,6 @@ import (
 	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/testburn"
 )
-
-// bytesFields calls visit for each field of a message that has bytes; a profile's other fields are numbers.
-func bytesFields(t *testing.T, message []byte, visit func(field uint64, body []byte)) {
-	t.Helper()
-	number := func() uint64 {
-		value, n := binary.Uvarint(message)
-		if n <= 0 {
-			t.Fatal("a number that does not end")
-		}
-		message = message[n:]
-		return value
-	}
-	for len(message) > 0 {
-		key, value := number(), number()
-		if key&7 != 2 {
-			continue
-		}
-		visit(key>>3, message[:value])
-		message = message[value:]
-	}
-}
-
-// timesOf samples since the profile's start, as onstack.h says: ONSTACK_PPROF_SAMPLE_TIMES.
-func timesOf(t *testing.T, body string) (all []time.Duration) {
-	t.Helper()
-	unpacked, err := gzip.NewReader(strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	profile, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const sample, times = 2, 1000
-	bytesFields(t, profile, func(field uint64, message []byte) {
-		if field != sample {
-			return
-		}
-		bytesFields(t, message, func(field uint64, packed []byte) {
-			for at := int64(0); field == times && len(packed) > 0; all = append(all, time.Duration(at)*time.Microsecond) {
-				value, n := binary.Uvarint(packed)
-				packed = packed[n:]
-				at += int64(value>>2) ^ -int64(value>>1&1)
-				if value&1 != 0 { // its weight
-					_, n = binary.Uvarint(packed)
-					packed = packed[n:]
-				}
-			}
-		})
-	})
-	return all
-}
 
 // What is no 0 or 1 is refused: testdata/alike.txt has it.
 func TestTimelineOverHTTP(t *testing.T) {
@@ -95,7 +40,11 @@ func TestTimelineOverHTTP(t *testing.T) {
 		if ticks == 0 {
 			t.Errorf("%q: no samples", query)
 		}
-		times, comments := timesOf(t, body), strings.Join(parsed.Comments, "\n")
+		times, err := pprofcheck.Times([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		comments := strings.Join(parsed.Comments, "\n")
 		if !wanted {
 			if len(times) > 0 || strings.Contains(comments, "onstack.timeline") {
 				t.Errorf("%q: %d times that nobody asked for", query, len(times))
