@@ -260,6 +260,18 @@ static int add_times(void *data, const onstack_sample *sample) {
   return 0;
 }
 
+/* Returns how long the session has run. */
+static double watch_for_half_a_second(label_times *times) {
+  onstack_options options = t_options(50, add_times, times);
+  options.clock = ONSTACK_CLOCK_WALL;
+  onstack_session *session = t_start(&options);
+  const double from = t_now();
+  t_sleep(0.5);
+  const double ran = t_now() - from;
+  t_finish(session);
+  return ran;
+}
+
 /* A socket that nothing is sent to, and what its label is to be. */
 static int bound_socket(int family, int type, char label[128]) {
   struct sockaddr_storage address = {.ss_family = (sa_family_t)family};
@@ -338,13 +350,7 @@ Test(waits_edges, on_a_file_and_on_sockets_of_other_kinds) {
     items[i].tid = (int32_t)begun;
   }
   t_sleep(0.05);
-  onstack_options options = t_options(50, add_times, &times);
-  options.clock = ONSTACK_CLOCK_WALL;
-  onstack_session *session = t_start(&options);
-  const double from = t_now();
-  t_sleep(0.5);
-  const double lived = t_now() - from;
-  t_finish(session);
+  const double lived = watch_for_half_a_second(&times);
   for (int i = 0; i < 4; i++) {
     const char *name = i < 3 ? sockets[i].name : "a regular file";
     if (files[i] < 0) {
@@ -400,13 +406,7 @@ Test(waits_edges, a_thread_that_a_debugger_has_stopped_is_stopped) {
     pthread_join(thread, NULL);
     cr_skip("ptrace is not allowed here");
   }
-  onstack_options options = t_options(50, add_times, &times);
-  options.clock = ONSTACK_CLOCK_WALL;
-  onstack_session *session = t_start(&options);
-  const double from = t_now();
-  t_sleep(0.5);
-  const double lived = t_now() - from;
-  t_finish(session);
+  const double lived = watch_for_half_a_second(&times);
   kill(debugger, SIGKILL);
   waitpid(debugger, NULL, 0);
   onstack_publish(&done, 1u);

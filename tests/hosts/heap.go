@@ -26,16 +26,7 @@ func heapOf(one host) (string, error) {
 		return "", err
 	}
 	defer p.Close()
-	until := time.Now().Add(seconds * time.Second)
-	type result struct {
-		did string
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		did, err := one.run(until)
-		done <- result{did, err}
-	}()
+	done := begin(one, time.Now().Add(seconds*time.Second))
 	time.Sleep((seconds - 1) * time.Second)
 	var written bytes.Buffer
 	err = onstack.WriteHeapProfile(&written)

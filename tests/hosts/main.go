@@ -115,19 +115,26 @@ func with(one host, profilers string) (string, error) {
 	return one.run(until)
 }
 
-// The work is under way before the profile: its first samples meet everything that is sampled for the first time.
-func first(one host) (string, error) {
-	var ours bytes.Buffer
-	until := time.Now().Add(seconds * time.Second)
-	type result struct {
-		did string
-		err error
-	}
+// What a host's work has come to.
+type result struct {
+	did string
+	err error
+}
+
+func begin(one host, until time.Time) <-chan result {
 	done := make(chan result, 1)
 	go func() {
 		did, err := one.run(until)
 		done <- result{did, err}
 	}()
+	return done
+}
+
+// The work is under way before the profile: its first samples meet everything that is sampled for the first time.
+func first(one host) (string, error) {
+	var ours bytes.Buffer
+	until := time.Now().Add(seconds * time.Second)
+	done := begin(one, until)
 	time.Sleep(2 * time.Second)
 	err := onstack.StartCPUProfile(&ours, onstack.WithRate(1000))
 	if err == nil {

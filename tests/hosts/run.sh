@@ -15,10 +15,10 @@ passed=0 failed=0 told=
 export ONSTACK_JUDGE=$out-judge
 go build -o "$out" . && go build -C ../../bindings/go -o "$ONSTACK_JUDGE" ./internal/checker || exit 1
 
-try() { # name, tries
+try() { # name, tries, command
   local said attempt
   for attempt in $(seq "$2"); do
-    if said=$(timeout -k 5 90 "$out" "$1" 2>"$out.log"); then
+    if said=$(timeout -k 5 90 "${@:3}" 2>"$out.log"); then
       echo "ok hosts: $1: $said$([ "$attempt" = 1 ] || echo " (at the ${attempt}th try)")"
       passed=$((passed + 1))
       return
@@ -43,19 +43,12 @@ tell() { # name, rounds
   told+=", in ${held[go]} beside Go's, in ${held[onstack]} beside ours (not judged)"
 }
 
-GODEBUG=asyncpreemptoff=1 try kafka 2
+GODEBUG=asyncpreemptoff=1 try kafka 2 "$out" kafka
 tell kafka 5
-try wazero 1
-try duckdb 1
+try wazero 1 "$out" wazero
+try duckdb 1 "$out" duckdb
 # DuckDB brings an allocator of its own, which takes its memory by mmap: how much is left unexplained is told.
 go build -tags nativeheap -o "$out-heap" . || exit 1
-if said=$(timeout -k 5 90 "$out-heap" duckdb heap 2>"$out.log"); then
-  echo "ok hosts: duckdb, memory: $said"
-  passed=$((passed + 1))
-else
-  tail -3 "$out.log"
-  echo "not ok hosts: duckdb, memory"
-  failed=$((failed + 1))
-fi
+try "duckdb, memory" 1 "$out-heap" duckdb heap
 echo "hosts: $passed passed, $failed failed; $told"
 [ "$failed" = 0 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Blocked threads of real programs, walked from SP and PC alone, against ptrace's registers (run.sh): of each program at least
-# 98 of 100 stacks are whole, and none is wrong. Called by `make stress`. It fails where a program is missing, so that nobody
+# Blocked threads of real programs, walked from SP and PC alone, against walks with all registers (run.sh): of each program at
+# least 98 of 100 stacks are whole, and none is wrong. Called by `make stress`. It fails where a program is missing, so that nobody
 # takes for tried what was not; ONSTACK_NO_INSTALL=1 leaves those out.
 set -uo pipefail
 cd "$(dirname "$0")"
