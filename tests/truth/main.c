@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
@@ -27,10 +28,14 @@ static void *main_thread(void *result) {
 
 static int main_subject(void) {
   pthread_t thread;
+  sigset_t every;
   int result = 1;
   if (subject_whole) return subject_run();
   subject_prepare();
   if (pthread_create(&thread, NULL, main_thread, &result) != 0) return 1;
+  /* A signal that the subject sends to the process is for its own thread, at once, and not for this one some time later. */
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, NULL);
   pthread_join(thread, NULL);
   return result;
 }
