@@ -223,9 +223,12 @@ def check_words(page, text):
 
 
 def check_page(tree, page, text):
-    if not page.endswith(".md"):  # a man page: paths alone
+    if not page.endswith(".md"):  # a man page
         for word in re.findall(rf"(?<![\w/.-])(?:{PLACES})/[\w./-]+", text):
             yield from check_paths(tree, word, False)
+        for name in re.findall(r"^\.(?:Dv|Ev|Ft|Vt|Fn|Fo|Xr)\b.*?\b((?:ONSTACK|onstack)_\w+)", text, re.M):
+            if name not in tree.names and name + ".3" not in {path.rsplit("/", 1)[-1] for path in tree.paths}:
+                yield f"{name} stands in no source"
         return
     for at, piece, block in code_of(text):
         for wrong in (*check_paths(tree, piece, block), *check_make(tree, piece)):
@@ -256,6 +259,21 @@ def check_includes(page, script):
             yield f"includes of {name}: the table has {said}, ci/check-includes.sh {so}"
 
 
+def check_manual(header, manual):
+    """What the header declares stands in some man page: functions, error codes, clocks, kinds, members of what callers fill in or get."""
+    plain = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
+    names = set(re.findall(r"\b(onstack_\w+)\(", "".join(re.findall(r"^ONSTACK_API[^;]*;", plain, re.M))))
+    names |= set(re.findall(r"#define (ONSTACK_(?:E|CLOCK|KIND|UNIT|SAMPLE|RESTORE|FORK)_\w+)", plain))
+    for structure in re.findall(r"^typedef struct \w+ \{([^}]*)^\} onstack_(?:options|sample);", plain, re.M):
+        members = re.findall(r"\b(\w+)(?:\[\d+\])?;|\(\*(\w+)\)\(", structure)
+        names |= {one or other for one, other in members if not (one or other).startswith(("reserved", "size"))}
+    if not names:
+        yield "core/include/onstack/onstack.h: no declaration can be read"
+    for name in sorted(names):
+        if not re.search(rf"\b{name}\b", manual):
+            yield f"docs/man: no page has {name}"
+
+
 def words(text):
     """Those that are read as a sentence or a cell: not the lines of code blocks, nor the bars of tables."""
     return sum(1 for word in without_blocks(text).split() if re.search(r"\w", word))
@@ -275,6 +293,8 @@ def check_all(tree):
             yield f"{page}: {wrong}"
     for wrong in check_includes(tree.read("docs/ARCHITECTURE.md"), tree.read("ci/check-includes.sh")):
         yield f"docs/ARCHITECTURE.md: {wrong}"
+    manual = "".join(tree.read(page) for page in documents(tree) if not page.endswith(".md"))
+    yield from check_manual(tree.read("core/include/onstack/onstack.h"), manual)
     for source, page, anchor in tree.cited:
         if page not in tree.paths or anchor and anchor not in anchors(tree.read(page)):
             yield f"{source}: names {page}{'#' + anchor if anchor else ''}, which is not there"
@@ -342,6 +362,10 @@ def self_test():
     for script in ('[base]=""\n[drain]="base"\n', '[base]=""\n', '[base]=""\n[drain]="base handler"\n[more]=""\n', ""):
         if not list(check_includes(TABLE, script)):
             yield f"self-test: a table that is not {script!r} was not found"
+    header = "ONSTACK_API int onstack_start(void);\n#define ONSTACK_E_BAD (-1)\ntypedef struct x {\n  int depth;\n} onstack_options;\n"
+    for missing in ("onstack_start", "ONSTACK_E_BAD", "depth"):
+        if [missing] != [wrong.rsplit(" ", 1)[-1] for wrong in check_manual(header, "onstack_start ONSTACK_E_BAD depth".replace(missing, ""))]:
+            yield f"self-test: a manual without {missing} was not found"
     if words("| a | b-c | - |\n```sh\nmake it\n```\n") != 2:
         yield "self-test: words are miscounted"
 
@@ -356,7 +380,7 @@ def main():
     if wrong:
         sys.exit(1)
     if sys.argv[1:] == ["--self-test"]:
-        print(f"check-documents: finds {len(BAD) + 4} kinds of mistakes")
+        print(f"check-documents: finds {len(BAD) + 7} kinds of mistakes")
     else:
         total = sum(words(tree.read(page)) for page in documents(tree) if page.endswith(".md") and page not in GENERATED)
         print(f"check-documents: {len(documents(tree))} pages say what is in the tree, in {total:,} words")

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
 # The directory of a source says in which context it runs, so who may include whom is an order:
-#   base <- handler <- {allocator, drain}; allocator <- control;  profile: the public header and base;  session and preload:
-#   everything below them;  heap, adapters, unsupported: the public header alone.
+#   base <- handler <- {allocator, drain}; allocator <- control;  profile: the public header and base;  session: control,
+#   drain, profile and what is below them;  preload: all but allocator and drain;  heap, adapters, unsupported: the public
+#   header alone.
 # Below the context a directory is a subject: handler/tick, control/unwind. An internal header is included by its path
 # from core/src (from core for the preload's own), so that this check sees it.
 # docs/ARCHITECTURE.md has the same order as a table.
@@ -25,7 +26,7 @@ declare -A may=(
   [control]="base handler allocator"
   [drain]="base handler"
   [profile]="base"
-  [session]="base handler allocator control drain profile"
+  [session]="base handler control drain profile"
   [preload]="base handler control profile session"
   [heap]=""
   [adapters]=""

@@ -70,8 +70,8 @@ extern "C" {
 #define ONSTACK_E_STOPPED (-4101)     /* the session has been stopped already */
 #define ONSTACK_E_OUTPUT (-4102)      /* the writer callback refused the bytes */
 #define ONSTACK_E_UNSUPPORTED (-4103) /* not available on this system or in this build */
-#define ONSTACK_E_VERSION (-4104)     /* header and library do not fit together */
-#define ONSTACK_E_CONTEXT (-4105)     /* called from a sink, an unwinder, or a forked child that may not */
+#define ONSTACK_E_VERSION (-4104) /* header and library, or two copies of the library in this process, do not fit together */
+#define ONSTACK_E_CONTEXT (-4105) /* called from a sink, an unwinder, or a forked child that may not */
 /* nothing here can tick: the kernel or a filter refuses timers, and signals sent by a thread of ours do not arrive
    either */
 #define ONSTACK_E_CLOCK (-4106)
@@ -405,7 +405,7 @@ typedef struct onstack_session onstack_session;
 /*
  * Starts sampling. `options` may be NULL (all defaults) and is not kept. On success *out is a handle that the caller
  * stops and then frees; on failure *out is NULL and nothing is left behind: no action, timer, thread or memory.
- * Context: start/stop. Errors: FREQUENCY, OPTIONS, UNWINDER, SIGNAL, SESSIONS, UNSUPPORTED, CONTEXT, -errno.
+ * Context: start/stop. Errors: FREQUENCY, OPTIONS, UNWINDER, SIGNAL, SESSIONS, CLOCK, UNSUPPORTED, VERSION, CONTEXT, -errno.
  */
 ONSTACK_API int onstack_session_start(const onstack_options *options, onstack_session **out);
 

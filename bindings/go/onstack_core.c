@@ -2428,9 +2428,9 @@ static ONSTACK_HANDLER uint8_t interpreter_place_caller(const onstack_registers 
 
 /* With more calls of the loop on the native stack than the frames tell of, an end that is not seen, or stacks that are
    switched, a search; otherwise next to nothing. */
-static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *interpreter,
-                                                 const onstack_interrupted *interrupted, const onstack_interpreted *copied,
-                                                 uint64_t place, void *scratch) {
+static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_interpreter *interpreter,
+                                                const onstack_interrupted *interrupted, const onstack_interpreted *copied,
+                                                uint64_t place, void *scratch) {
   uint32_t loops = 0, calls = 0, innermost = 0;
   if (place < interrupted->registers->sp) return ONSTACK_INTERPRETED_LEAF_GONE;
   for (uint32_t i = 0; i < copied->count; i++) calls += copied->frames[i].flags & ONSTACK_INTERPRETED_ENTRY;
@@ -2442,12 +2442,12 @@ static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *inte
   if (loops == 0) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&onstack_interpreted_switches))
     return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  const uint8_t judged =
+  const uint8_t leaf =
       innermost == 0 ? interpreter_place_leaf(interrupted->registers, place)
                      : interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
-  if (loops > calls && !copied->cut && (judged == ONSTACK_INTERPRETED_LEAF_IS || judged == ONSTACK_INTERPRETED_LEAF_CALLED))
+  if (loops > calls && !copied->cut && (leaf == ONSTACK_INTERPRETED_LEAF_IS || leaf == ONSTACK_INTERPRETED_LEAF_CALLED))
     onstack_store_relaxed(&onstack_interpreted_switches, 1u);
-  return judged;
+  return leaf;
 }
 
 ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
@@ -2473,7 +2473,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
     out->interpreter = (uint8_t)i;
     if (place.place != 0)
-      out->leaf = interpreter_judge(&interpreters[i], interrupted, out, place.place, place.memory.scratch);
+      out->leaf = interpreter_leaf(&interpreters[i], interrupted, out, place.place, place.memory.scratch);
   }
   out->refused = out->count == 0 && interpreter_is_refused();
 }
@@ -4083,8 +4083,7 @@ ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *
  * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
  * in crossing orders.
  *
- * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
- * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
+ * A copy finds another by the mark before the handler that it meets as the installed action (entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
  * is never unmapped.
  */
 #ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
@@ -5069,8 +5068,9 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_proces
 
 /* ---- core/src/handler/tick/record.h ---- */
 /*
- * The one way in which a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an
- * allocation in the thread itself, or a wait that another thread has seen.
+ * How a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an allocation in the thread
+ * itself, or a wait that another thread has seen. A function for each of the three: they claim, copy and publish by the
+ * same steps. onstack_traceback_walk makes no sample: it belongs to no session, and shares the walk alone (unwind/walk.h).
  *
  * Who calls has made sure that the slot stays the session's for so long: the handler of a tick by its thread record
  * (slot.h), any other source by onstack_source_enter.
@@ -10067,7 +10067,9 @@ const char *onstack_strerror(int code) {
     return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
            "onstack.h";
   case ONSTACK_E_VERSION:
-    return "header and library do not fit together: build against the header of the library in use";
+    return "header and library do not fit together, or another copy of the library in this process is of another version: "
+           "build all of "
+           "them against one";
   case ONSTACK_E_CONTEXT:
     return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
   case ONSTACK_E_CLOCK:
@@ -18721,7 +18723,7 @@ typedef struct known_memory {
 } known_memory;
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-static known_memory *known; /* under the lock; mapped, as the names are (names.c) */
+static known_memory *known; /* under the lock; mapped, as the names are (base/interpreted_names.c) */
 
 static uint32_t known_read(uint64_t address, void *to, uint32_t bytes) {
   return onstack_process_memory_read(address, to, bytes);

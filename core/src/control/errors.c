@@ -32,7 +32,9 @@ const char *onstack_strerror(int code) {
     return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
            "onstack.h";
   case ONSTACK_E_VERSION:
-    return "header and library do not fit together: build against the header of the library in use";
+    return "header and library do not fit together, or another copy of the library in this process is of another version: "
+           "build all of "
+           "them against one";
   case ONSTACK_E_CONTEXT:
     return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
   case ONSTACK_E_CLOCK:

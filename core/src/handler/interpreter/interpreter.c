@@ -72,9 +72,9 @@ static ONSTACK_HANDLER uint8_t interpreter_place_caller(const onstack_registers 
 
 /* With more calls of the loop on the native stack than the frames tell of, an end that is not seen, or stacks that are
    switched, a search; otherwise next to nothing. */
-static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *interpreter,
-                                                 const onstack_interrupted *interrupted, const onstack_interpreted *copied,
-                                                 uint64_t place, void *scratch) {
+static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_interpreter *interpreter,
+                                                const onstack_interrupted *interrupted, const onstack_interpreted *copied,
+                                                uint64_t place, void *scratch) {
   uint32_t loops = 0, calls = 0, innermost = 0;
   if (place < interrupted->registers->sp) return ONSTACK_INTERPRETED_LEAF_GONE;
   for (uint32_t i = 0; i < copied->count; i++) calls += copied->frames[i].flags & ONSTACK_INTERPRETED_ENTRY;
@@ -86,12 +86,12 @@ static ONSTACK_HANDLER uint8_t interpreter_judge(const onstack_interpreter *inte
   if (loops == 0) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&onstack_interpreted_switches))
     return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  const uint8_t judged =
+  const uint8_t leaf =
       innermost == 0 ? interpreter_place_leaf(interrupted->registers, place)
                      : interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
-  if (loops > calls && !copied->cut && (judged == ONSTACK_INTERPRETED_LEAF_IS || judged == ONSTACK_INTERPRETED_LEAF_CALLED))
+  if (loops > calls && !copied->cut && (leaf == ONSTACK_INTERPRETED_LEAF_IS || leaf == ONSTACK_INTERPRETED_LEAF_CALLED))
     onstack_store_relaxed(&onstack_interpreted_switches, 1u);
-  return judged;
+  return leaf;
 }
 
 ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
@@ -117,7 +117,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
     out->interpreter = (uint8_t)i;
     if (place.place != 0)
-      out->leaf = interpreter_judge(&interpreters[i], interrupted, out, place.place, place.memory.scratch);
+      out->leaf = interpreter_leaf(&interpreters[i], interrupted, out, place.place, place.memory.scratch);
   }
   out->refused = out->count == 0 && interpreter_is_refused();
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The one way in which a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an
- * allocation in the thread itself, or a wait that another thread has seen.
+ * How a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an allocation in the thread
+ * itself, or a wait that another thread has seen. A function for each of the three: they claim, copy and publish by the
+ * same steps. onstack_traceback_walk makes no sample: it belongs to no session, and shares the walk alone (unwind/walk.h).
  *
  * Who calls has made sure that the slot stays the session's for so long: the handler of a tick by its thread record
  * (slot.h), any other source by onstack_source_enter.
