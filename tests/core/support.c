@@ -204,13 +204,14 @@ int t_signals_held(void) {
 
 /* A thread that was joined may be listed for a moment more: the kernel wakes the joiner before it takes it off. */
 t_traces t_traces_now(void) {
-  int threads = support_count_entries("/proc/self/task");
+  int threads = support_count_entries("/proc/self/task"), fds = support_count_entries("/proc/self/fd");
   for (int i = 0; i < 10 && threads > 1; i++) {
     t_sleep(0.001);
-    int now = support_count_entries("/proc/self/task");
+    int now = support_count_entries("/proc/self/task"), open = support_count_entries("/proc/self/fd");
     if (now < threads) threads = now;
+    if (open < fds) fds = open;
   }
-  return (t_traces){support_count_entries("/proc/self/fd"), threads, support_count_timers(), onstack_timers_held};
+  return (t_traces){fds, threads, support_count_timers(), onstack_timers_held};
 }
 
 void t_same_traces(const t_traces *before, const t_traces *after, const char *what) {

@@ -31,19 +31,20 @@ failed=()
 
 # Of all sanitizers: raw threads have no thread-local storage (delivery, threads, undisturbed); what a sanitizer adds to
 # each frame and to the process is measured instead of ours (stack_use, scale, traces, heap; modules by RSS, where freed memory
-# stays in quarantine) or takes the time (thread_table, found); libunwind meets its frames (adapter_libunwind).
+# stays in quarantine) or takes the time (thread_table, found); libunwind meets its frames (adapter_libunwind); it asks for
+# alternate signal stacks (nesting_fit).
 # suite/test: the end of a thread under a sanitizer is a fifteenth of a life of 1 ms, and not in the thread's own account
 # (short_lives); a look at all threads takes so long that waits between two of them are missed (waits); a handler leaves a call
 # of glibc's calloc, where it zeroes a block that it gives again (heap_malloc); a child that is forked while other threads
 # allocate finds gcc 12's allocator of the sanitizer locked for ever (seen in each of them: malloc, or a thread that begins or
 # ends, in sanitizer_mutex).
-unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale traces modules thread_table found
+unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale traces modules thread_table found nesting_fit
   short_lives/of_1_ms_* waits/by_call_and_by_lock
   heap/a_small_signal_stack_costs_the_sample_and_nothing_else heap/a_child_of_fork_has_none_and_may_start_one
   heap_malloc/a_call_that_a_handler_leaves_does_not_hide_what_comes
   fork_follow/while_samples_come_and_sessions_come_and_go fork_others/while_others_register_start_stop_and_look_names_up
   fork_others/fork_without_handlers fork_others/raw_clone_does_not_follow fork/three_hundred_times_at_1000_hz_from_two_threads
-  copies/a_followed_child_does_not_wait_for_another_copys_lock copies/a_child_of_a_fork_has_the_owners_action"
+  label_sets/a_child_goes_on_in_the_scope copies/a_followed_child_does_not_wait_for_another_copys_lock copies/a_child_of_a_fork_has_the_owners_action"
 
 # Criterion's pattern for all tests of a program but those that do not fit.
 fitting() { # program, list
