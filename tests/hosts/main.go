@@ -172,6 +172,12 @@ func (one host) inspect(written []byte) (counts, error) {
 	return have, err
 }
 
+// Where the stacks of goroutines and of threads begin: a stack that ends elsewhere lacks callers, whatever it says of itself.
+var roots = map[string]bool{
+	"runtime.goexit": true, "runtime.mstart": true, "runtime.rt0_go": true, "_rt0_amd64": true,
+	"clone": true, "clone3": true, "__clone": true, "__clone3": true, "start_thread": true, "_start": true,
+}
+
 // read takes a profile that servers take, too.
 func read(written []byte, frame string) (counts, error) {
 	inspect := exec.Command(os.Getenv("ONSTACK_JUDGE"), "-")
@@ -183,15 +189,20 @@ func read(written []byte, frame string) (counts, error) {
 	if err != nil {
 		return counts{}, err
 	}
-	have := counts{}
+	have, stray := counts{}, map[string]int{}
 	for _, sample := range parsed.Sample {
-		found, cut := false, false
+		found, cut, root := false, false, ""
 		for _, location := range sample.Location {
 			found = found || location.Mapping != nil && strings.Contains(location.Mapping.File, frame)
 			for _, line := range location.Line {
 				found = found || strings.Contains(line.Function.Name, frame)
 				cut = cut || strings.Contains(line.Function.Name, "[truncated")
+				root = line.Function.Name
 			}
+		}
+		if found && frame != "" && !cut && !roots[root] {
+			stray[root]++
+			cut = true
 		}
 		have.all += sample.Value[0]
 		if found {
@@ -200,6 +211,9 @@ func read(written []byte, frame string) (counts, error) {
 		if !cut {
 			have.rooted += sample.Value[0]
 		}
+	}
+	if len(stray) > 0 {
+		fmt.Fprintln(os.Stderr, "hosts: stacks that are called whole end at:", stray)
 	}
 	return have, nil
 }
