@@ -37,6 +37,8 @@ typedef struct many {
 static pthread_t *begin(uint32_t count) {
   pthread_t *threads = calloc(count, sizeof(*threads));
   pthread_attr_t attributes;
+  onstack_store_relaxed(&waiting, 0u);
+  onstack_store_relaxed(&gate, 0u);
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, 64 << 10);
   for (uint32_t i = 0; i < count; i++)
@@ -71,10 +73,11 @@ static many watch(uint32_t count) {
   return seen;
 }
 
-/* A processor may be slow today: half of it is no matter of clocks. */
+/* Other programs make it dearer, never cheaper: one try in three within the bound shows it. */
 Test(waits_many, a_thousand_cost_little, .timeout = 60) {
-  const many seen = watch(1000);
-  cr_expect_lt(seen.cpu, 0.06, "%.3f of a processor", seen.cpu);
+  many seen = watch(1000);
+  for (int again = 0; again < 2 && seen.cpu > 0.03; again++) seen = watch(1000);
+  cr_expect_leq(seen.cpu, 0.03, "%.3f of a processor", seen.cpu);
   cr_expect_gt(seen.stats.wall_rounds, 24u, "in six seconds: twenty a second where two per cent of a processor are enough");
   cr_expect_eq(seen.stats.dropped_ring_full, 0u);
   t_near(seen.thread_seconds, 1001 * seen.lived, 0.03 * 1001 * seen.lived, "all of the threads' time");
