@@ -76,6 +76,7 @@ build_vm() {
   local steps="-Wl,-z,lazy $t/steps.c $t/workload.c"
   program vm 1-sessions -O2 $t/test_sessions.c &&
     program vm 1-generated -O2 $t/test_generated.c &&
+    program vm 1-waits -O2 -DVARIANT='"waits"' $t/test_waits.c &&
     program vm 2-stacks-nofp -O2 -fomit-frame-pointer -DVARIANT='"nofp"' $t/test_stacks.c &&
     program vm 2-stacks-fp -O2 -fno-omit-frame-pointer -DFRAME_POINTERS -DVARIANT='"fp"' $t/test_stacks.c &&
     program vm 2-stacks-pac -O2 -fomit-frame-pointer -mbranch-protection=standard -DVARIANT='"pac"' $t/test_stacks.c &&
