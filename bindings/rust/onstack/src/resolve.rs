@@ -97,6 +97,9 @@ fn thread(message: &ProfileMessage, sample: &Sample) -> (String, u64) {
     (name.to_owned(), id.unwrap_or(0))
 }
 
+/// The comment that tells how many times are kept.
+const TIMELINE: &str = "onstack.timeline ";
+
 /// All but those of the thread.
 fn labels(message: &ProfileMessage, sample: &Sample) -> Vec<(String, String)> {
     let pairs = sample.label.iter().map(|label| (message.text(label.key), message.text(label.str)));
@@ -129,7 +132,9 @@ pub(crate) fn context(message: ProfileMessage) -> Context {
     };
     frame.sample_type = message.sample_type.iter().map(|value| types(&mut frame, value)).collect();
     frame.period_type = message.period_type.as_ref().map(|value| types(&mut frame, value));
-    frame.comment = message.comment.iter().map(|&text| frame.intern(message.text(text))).collect();
+    // A report's stacks have no times.
+    let comments = message.comment.iter().map(|&text| message.text(text)).filter(|text| !text.starts_with(TIMELINE));
+    frame.comment = comments.map(|text| frame.intern(text)).collect();
     frame.mapping = message
         .mapping
         .iter()
@@ -216,6 +221,16 @@ mod tests {
         let data = stacks(&message, start, None);
         let written = profile(&data, &timing, &context(message.clone()));
         assert_eq!(by_labels(&written.message), by_labels(&message));
+    }
+
+    #[test]
+    fn a_report_claims_no_times() {
+        let mut message = ProfileMessage { string_table: vec![String::new()], ..ProfileMessage::default() };
+        message.comment =
+            ["onstack.stats ticks=7", "onstack.timeline kept=7 lost=0"].map(|text| message.intern(text)).to_vec();
+        let timing = ReportTiming { frequency: 1, start_time: SystemTime::UNIX_EPOCH, duration: Default::default() };
+        let written = profile(&HashMap::new(), &timing, &context(message));
+        assert_eq!(written.comments().collect::<Vec<_>>(), ["onstack.stats ticks=7"]);
     }
 
     /// A library took the addresses of one that was closed.
