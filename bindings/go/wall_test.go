@@ -13,14 +13,21 @@ import (
 )
 
 // A thread of C that waits is seen on the wall clock, with the function that waits, and the program goes on as it would.
-func TestWallClockSeesWhatWaits(t *testing.T) {
-	session := start(t, onstack.WithClock(onstack.ClockWall), onstack.WithRate(50))
+func TestWallClockSeesWhatWaits(t *testing.T) { seesWhatWaits(t, onstack.ClockWall, "wall") }
+
+func TestWallSignalClockSeesWhatWaits(t *testing.T) {
+	seesWhatWaits(t, onstack.ClockWallSignal, "wall-signal")
+}
+
+func seesWhatWaits(t *testing.T, clock onstack.Clock, name string) {
+	t.Helper()
+	session := start(t, onstack.WithClock(clock), onstack.WithRate(50))
 	testnative.Sleep(1500 * time.Millisecond)
 	if err := session.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if clock := session.Stats().Clock; clock != "wall" {
-		t.Errorf("the clock is %q", clock)
+	if is := session.Stats().Clock; is != name {
+		t.Errorf("the clock is %q", is)
 	}
 	p := written(t, session)
 	if kind := p.SampleType[len(p.SampleType)-1]; kind.Type != "wall" || kind.Unit != "nanoseconds" || p.PeriodType.Type != "wall" {

@@ -130,6 +130,9 @@ def the_wall_clock_works_or_says_so():
                 equal(run.names, [], "files")
             else:
                 check(b"wall" in run.profile().raw, "the profile does not say that its clock is the wall's")
+    with program(WORK, "exit", ONSTACK_CLOCK="wall-signal") as run:
+        equal((run.status, run.errors), (STATUS, ""), "status, errors")
+        check(b" clock=wall-signal " in run.profile().raw, "the profile does not say that its clock sends signals")
 
 
 @case

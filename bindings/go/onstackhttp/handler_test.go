@@ -148,7 +148,8 @@ func TestDefaults(t *testing.T) {
 
 func TestWallClock(t *testing.T) {
 	url := serveOn(t, 0)
-	for clock, kind := range map[string]string{"&clock=wall": "wall", "&clock=wall&hz=50": "wall", "&clock=cpu": "cpu", "": "cpu"} {
+	kinds := map[string]string{"&clock=wall": "wall", "&clock=wall&hz=50": "wall", "&clock=wall-signal": "wall", "&clock=cpu": "cpu", "": "cpu"}
+	for clock, kind := range kinds {
 		_, body := get(t, url+"?seconds=0.3"+clock)
 		p, err := pprofcheck.Parse([]byte(body))
 		if err != nil {

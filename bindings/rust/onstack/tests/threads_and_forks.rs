@@ -157,6 +157,15 @@ fn without_following_the_child_is_clean_and_may_ask() {
 
 #[test]
 fn the_wall_clock_sees_threads_that_wait_and_takes_the_wanted_ones() {
+    sees_threads_that_wait(Clock::Wall, "wall");
+}
+
+#[test]
+fn so_does_the_one_that_signals() {
+    sees_threads_that_wait(Clock::WallSignal, "wall-signal");
+}
+
+fn sees_threads_that_wait(clock: Clock, name: &str) {
     let _alone = alone();
     // The filter is asked once, when the thread has its name.
     let named = Arc::new(Barrier::new(3));
@@ -172,15 +181,14 @@ fn the_wall_clock_sees_threads_that_wait_and_takes_the_wanted_ones() {
     };
     let threads = [sleeper("wanted"), sleeper("unwanted")].map(|thread| thread.unwrap());
     named.wait();
-    let guard =
-        ProfilerGuardBuilder::default().frequency(50).clock(Clock::Wall).thread_filter(|_, name| name == "wanted");
+    let guard = ProfilerGuardBuilder::default().frequency(50).clock(clock).thread_filter(|_, name| name == "wanted");
     let guard = guard.build().unwrap();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     guard.stop().unwrap();
-    assert_eq!(guard.stats().unwrap().clock, "wall");
+    assert_eq!(guard.stats().unwrap().clock, name);
     let summary = guard.profile().unwrap().summary();
-    let [(name, value)] = &summary.threads[..] else { panic!("{summary}") };
-    assert_eq!((name.as_str(), summary.value_type.as_str()), ("wanted", "wall"), "{summary}");
+    let [(thread, value)] = &summary.threads[..] else { panic!("{summary}") };
+    assert_eq!((thread.as_str(), summary.value_type.as_str()), ("wanted", "wall"), "{summary}");
     // Three seconds at most, of which a busy machine may take the beginning.
     assert!((1_000_000_000..4_000_000_000).contains(value), "{summary}");
     let refused = ProfilerGuardBuilder::default().thread_filter(|_, _| true).build();
