@@ -336,6 +336,12 @@ def the_firefox_profiler_reads_it(place, browser):
         (kind,) = ask("thread", "markers", "--list", "--thread", thread["threadHandle"])["byType"]
         (mark,) = kind["topMarkers"]
         equal((mark["label"], round(mark["start"]), round(mark["duration"])), ("futex 0x1000", 1000, 500), "the wait")
+    stack, values, labels, times = TIMED[0]
+    with viewers.firefox(place, place.profile("labelled", [(stack, values, labels | {"route": "/buy"}, times)])) as ask:
+        (thread,) = ask("thread", "list")["threads"]
+        (kind,) = ask("thread", "markers", "--list", "--thread", thread["threadHandle"])["byType"]
+        (mark,) = kind["topMarkers"]
+        equal((mark["label"], round(mark["duration"])), ("route: /buy", 990), "the label")
 
 
 @case

@@ -48,12 +48,16 @@ def firefox(place, profile):
     command = [node, modules / "@firefox-devtools/profiler-cli/dist/profiler-cli.js"]
     environment = {**os.environ, "HOME": str(home)}
 
-    def run(*words):
+    def run(*words, tries=1):
         ran = subprocess.run([*command, *words], capture_output=True, text=True, env=environment, timeout=120)
+        if ran.returncode != 0 and tries > 1:
+            subprocess.run([*command, "stop", "--all"], capture_output=True, env=environment, timeout=120, check=False)
+            return run(*words, tries=tries - 1)
         assert ran.returncode == 0, f"{words}: {ran.stdout}{ran.stderr}"
         return ran.stdout
 
-    run("load", convert(place, profile, "firefox"))
+    # Its second half has half a second to come up, which is short on a busy machine.
+    run("load", convert(place, profile, "firefox"), tries=5)
     try:
         yield lambda *words: json.loads(run(*words, "--json"))
     finally:

@@ -171,6 +171,12 @@ fn firefox_has_the_samples_in_order() {
     assert!(begin > 300.0 && busy_after > 300.0, "from {begin} to {end}, and {busy_after} ms more: {columns}");
     let names = profile["shared"]["stringArray"].as_array().or(threads[0]["stringArray"].as_array()).unwrap();
     assert!(names.iter().any(|name| name == "clock_nanosleep"), "{names:?}");
+    // Frames have the category of their language.
+    let categories = profile["meta"]["categories"].as_array().unwrap();
+    let of_c = categories.iter().position(|one| one["name"] == "C" && one["color"] == "blue").expect("a category of C");
+    let frames = [&profile["shared"]["frameTable"], &threads[0]["frameTable"]];
+    let frames = frames.into_iter().find_map(|table| table["category"].as_array()).expect("a table of frames");
+    assert!(frames.iter().filter(|category| **category == of_c).count() >= 3, "{frames:?}");
 }
 
 #[test]
