@@ -313,11 +313,22 @@ fn advise(summary: &Summary, heap: bool) {
              which --children records"
         );
     }
+    if let Some(line) = timeless(summary) {
+        eprintln!("onstack: {line}");
+    }
     let samples = count("samples");
     // A few cut stacks change no picture.
     for module in summary.losses.iter().filter(|module| module.lost * 50 >= samples.max(1)) {
         eprintln!("onstack: {} of {samples} stacks were cut in {module}", module.lost);
     }
+}
+
+/// Times are kept in memory, with a bound, until the program ends.
+fn timeless(summary: &Summary) -> Option<String> {
+    let lost = counted(summary, "timeline_lost");
+    (lost > 0).then(|| {
+        format!("{lost} samples have no time, for 64 MiB were full of times: take a lower rate, or a part of the run")
+    })
 }
 
 /// A comment of the profile: the CPU time of the program and of the children that it awaited, by the kernel's account.
@@ -356,4 +367,20 @@ fn is_much_more(used: Duration, known: Duration) -> bool {
 fn code(ended: ExitStatus) -> ExitCode {
     let code = ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_without_a_time_are_told() {
+        let mut profile = Profile::from_folded("main 9\n").unwrap();
+        assert_eq!(timeless(&profile.summary()), None);
+        profile.add_comment("onstack.timeline kept=9 lost=0");
+        assert_eq!(timeless(&profile.summary()), None);
+        let mut profile = Profile::from_folded("main 9\n").unwrap();
+        profile.add_comment("onstack.timeline kept=6 lost=3");
+        assert!(timeless(&profile.summary()).is_some_and(|line| line.starts_with("3 samples have no time")));
+    }
 }
