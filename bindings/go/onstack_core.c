@@ -6781,8 +6781,9 @@ ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
 /* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
 ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
 
-/* Whether no module holds an address. False while the map is being written. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
+/* Why the code at an address cannot be where a stack begins, by the map of modules: none holds it, and whoever called such code
+   cleared the frame pointer on a stack of its own; or the map is being written. ONSTACK_TRUNCATED_NOT: it can. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_no_root(uint64_t address);
 
 /* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
    Signal-safe. */
@@ -6796,9 +6797,11 @@ ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame 
 
 ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
 
-ONSTACK_HANDLER bool onstack_code_is_undescribed(uint64_t address) {
+ONSTACK_HANDLER onstack_truncation onstack_code_no_root(uint64_t address) {
   onstack_module module = {.low = 0};
-  return onstack_modules_find(address, &module) == ONSTACK_MODULE_NONE;
+  const onstack_modules_status status = onstack_modules_find(address, &module);
+  if (status == ONSTACK_MODULE_HERE) return ONSTACK_TRUNCATED_NOT;
+  return status == ONSTACK_MODULE_NONE ? ONSTACK_TRUNCATED_STACK_SWITCH : ONSTACK_TRUNCATED_PENDING;
 }
 
 /* ---- core/src/handler/unwind/code_source_frame_pointers.c ---- */
@@ -7851,9 +7854,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
   }
-  /* Code of no module is not where a thread begins: whoever called it clears the frame pointer on a stack of its own. */
-  if (why == ONSTACK_TRUNCATED_NOT && count > 1 && onstack_code_is_undescribed(walk->frames[count - 1] - 1))
-    why = ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (why == ONSTACK_TRUNCATED_NOT && count > 1) why = onstack_code_no_root(walk->frames[count - 1] - 1);
   return (onstack_walk_result){count, why};
 }
 
@@ -17504,13 +17505,20 @@ static int module_compare(const void *left, const void *right) {
   return a->module.low < b->module.low ? -1 : a->module.low > b->module.low;
 }
 
+/* Numbers of the map's states are told older from newer by the sign of their difference, and come round: one that is far back
+   is moved up, where it is still older than that of any sample on its way. */
+#define MODULES_FAR (1u << 30)
+static uint32_t modules_moved_up(uint32_t since, uint32_t next) {
+  return next - since > MODULES_FAR ? next - MODULES_FAR : since;
+}
+
 static void modules_publish(void) {
   uint32_t count = 0;
   const uint32_t next = onstack_seqlock_write_begin(&onstack_modules.lock); /* a walk meanwhile cannot tell */
   for (uint32_t i = 0; i < modules_known.count; i++) {
     module_entry *entry = &modules_known.entries[i];
     onstack_module *from = &entry->module;
-    if (!entry->published) from->since = next;
+    from->since = entry->published ? modules_moved_up(from->since, next) : next;
     entry->published = true;
     onstack_module *to = &onstack_modules.modules[count];
     if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
@@ -17524,7 +17532,7 @@ static void modules_publish(void) {
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
-  if (modules_gone) onstack_store_relaxed(&onstack_modules.gone, next);
+  onstack_store_relaxed(&onstack_modules.gone, modules_gone ? next : modules_moved_up(onstack_modules.gone, next));
   modules_gone = false;
   /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new
      sequence number has the new epoch as well, and remembers nothing of before. */

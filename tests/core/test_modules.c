@@ -273,3 +273,25 @@ Test(modules, pipes_in_the_place_of_libraries_are_not_waited_for) {
   for (int i = 0; i < 3; i++) unlink(names[i]);
   rmdir(directory);
 }
+
+/* The numbers of the map's states come round: what has been there all the time must not seem to have come a moment ago. */
+Test(modules, a_library_that_stays_is_old_after_any_number_of_changes) {
+  const uint64_t here = (uint64_t)(uintptr_t)&plugin_path;
+  char path[4096];
+  void (*burn)(unsigned long);
+  plugin_path(path);
+  for (int turn = 0; turn < 6; turn++) {
+    onstack_module module = {.low = 0};
+    onstack_add_relaxed(&onstack_modules.lock.sequence, 0x30000000u); /* as many changes elsewhere */
+    onstack_session *session = t_start(NULL);
+    void *library = open_plugin(path, &burn);
+    const uint32_t before = onstack_observe(&onstack_modules.lock.sequence);
+    while (onstack_observe(&onstack_modules.lock.sequence) == before) t_burn(0.01);
+    const uint32_t sequence = onstack_observe(&onstack_modules.lock.sequence);
+    cr_assert_eq(onstack_modules_find(here, &module), ONSTACK_MODULE_HERE);
+    cr_expect_leq((int32_t)(module.since - sequence), 0, "turn %d: here since %u, now %u", turn, module.since, sequence);
+    cr_expect_leq((int32_t)(onstack_modules.gone - sequence), 0, "turn %d: gone since %u", turn, onstack_modules.gone);
+    t_finish(session);
+    dlclose(library);
+  }
+}

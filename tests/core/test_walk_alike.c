@@ -24,7 +24,8 @@ typedef struct walked {
 
 static onstack_thread nobody;
 
-static void walk(const onstack_reader *reader, const onstack_registers *from, uint32_t capacity, walked *out) {
+static void walk_with(const onstack_unwinder_ops *unwinder, const onstack_reader *reader, const onstack_registers *from,
+                      uint32_t capacity, walked *out) {
   pthread_attr_t attributes;
   void *low;
   size_t size;
@@ -38,7 +39,11 @@ static void walk(const onstack_reader *reader, const onstack_registers *from, ui
   onstack_walk job = {
       .registers = from, .memory = &memory, .frames = out->frames, .capacity = capacity, .unwound_by = out->unwound_by};
   memset(out, 0xee, sizeof(*out));
-  out->result = onstack_unwinder_rules.run(&job);
+  out->result = unwinder->run(&job);
+}
+
+static void walk(const onstack_reader *reader, const onstack_registers *from, uint32_t capacity, walked *out) {
+  walk_with(&onstack_unwinder_rules, reader, from, capacity, out);
 }
 
 static void compare(void) {
@@ -132,4 +137,21 @@ Test(walk_alike, while_the_map_is_written_a_stack_is_cut_and_not_guessed) {
   onstack_pc_epoch++;
   walk(&onstack_reader_probe, &from, DEPTH, &after);
   cr_assert_eq(after.result.truncation, ONSTACK_TRUNCATED_NOT);
+}
+
+/* On a thread's first frame a stack begins; whether the module that holds it is there cannot be told at that moment. */
+Test(walk_alike, while_the_map_is_written_a_chain_of_frame_pointers_is_not_called_whole) {
+  walked meanwhile, after;
+  const uint64_t code = (uint64_t)(uintptr_t)&compare + 1;
+  uint64_t records[2][2] = {{(uint64_t)(uintptr_t)records[1], code}, {0, code}};
+  const onstack_registers from = {.pc = code, .sp = (uint64_t)(uintptr_t)records, .fp = (uint64_t)(uintptr_t)records};
+  cr_assert_eq(onstack_traceback_prepare(), 0);
+  onstack_modules.lock.sequence++;
+  walk_with(&onstack_unwinder_frame_pointer, &onstack_reader_copy, &from, DEPTH, &meanwhile);
+  onstack_modules.lock.sequence++;
+  walk_with(&onstack_unwinder_frame_pointer, &onstack_reader_copy, &from, DEPTH, &after);
+  cr_assert_eq(after.result.truncation, ONSTACK_TRUNCATED_NOT, "reason %u, %u frames", after.result.truncation,
+               after.result.frame_count);
+  cr_assert_eq(meanwhile.result.frame_count, after.result.frame_count);
+  cr_assert_eq(meanwhile.result.truncation, ONSTACK_TRUNCATED_PENDING, "reason %u", meanwhile.result.truncation);
 }

@@ -144,13 +144,20 @@ static int module_compare(const void *left, const void *right) {
   return a->module.low < b->module.low ? -1 : a->module.low > b->module.low;
 }
 
+/* Numbers of the map's states are told older from newer by the sign of their difference, and come round: one that is far back
+   is moved up, where it is still older than that of any sample on its way. */
+#define MODULES_FAR (1u << 30)
+static uint32_t modules_moved_up(uint32_t since, uint32_t next) {
+  return next - since > MODULES_FAR ? next - MODULES_FAR : since;
+}
+
 static void modules_publish(void) {
   uint32_t count = 0;
   const uint32_t next = onstack_seqlock_write_begin(&onstack_modules.lock); /* a walk meanwhile cannot tell */
   for (uint32_t i = 0; i < modules_known.count; i++) {
     module_entry *entry = &modules_known.entries[i];
     onstack_module *from = &entry->module;
-    if (!entry->published) from->since = next;
+    from->since = entry->published ? modules_moved_up(from->since, next) : next;
     entry->published = true;
     onstack_module *to = &onstack_modules.modules[count];
     if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
@@ -164,7 +171,7 @@ static void modules_publish(void) {
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
-  if (modules_gone) onstack_store_relaxed(&onstack_modules.gone, next);
+  onstack_store_relaxed(&onstack_modules.gone, modules_gone ? next : modules_moved_up(onstack_modules.gone, next));
   modules_gone = false;
   /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new
      sequence number has the new epoch as well, and remembers nothing of before. */

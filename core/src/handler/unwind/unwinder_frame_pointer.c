@@ -93,9 +93,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
   }
-  /* Code of no module is not where a thread begins: whoever called it clears the frame pointer on a stack of its own. */
-  if (why == ONSTACK_TRUNCATED_NOT && count > 1 && onstack_code_is_undescribed(walk->frames[count - 1] - 1))
-    why = ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (why == ONSTACK_TRUNCATED_NOT && count > 1) why = onstack_code_no_root(walk->frames[count - 1] - 1);
   return (onstack_walk_result){count, why};
 }
 
