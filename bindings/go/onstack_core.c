@@ -1470,6 +1470,59 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
 }
 #endif
 
+/* ---- core/src/base/proc_stat.c ---- */
+/* ---- core/src/base/proc_stat.h ---- */
+/* /proc/PID/stat and /proc/PID/task/TID/stat (proc(5)). Ordinary threads. */
+#ifndef ONSTACK_BASE_PROC_STAT_H
+#define ONSTACK_BASE_PROC_STAT_H
+
+/* Where the state stands in a line, behind the name, which may hold spaces and parentheses; NULL: nowhere. */
+ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
+
+/* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
+
+#endif
+
+/* ---- core/src/base/clock_ns.h ---- */
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry.c). */
+#ifndef ONSTACK_BASE_CLOCK_NS_H
+#define ONSTACK_BASE_CLOCK_NS_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
+
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROC_STAT_TO_START 19 /* from the state (3) to starttime (22) */
+
+const char *onstack_proc_stat_state(const char *line) {
+  const char *end = strrchr(line, ')');
+  return end && end[1] == ' ' && end[2] != 0 ? end + 2 : NULL;
+}
+
+uint64_t onstack_proc_stat_age_ns(const char *state) {
+  const char *at = state;
+  for (int field = 0; at && field < PROC_STAT_TO_START; field++) at = strchr(at + 1, ' ');
+  const long rate = sysconf(_SC_CLK_TCK);
+  if (!at || rate <= 0) return 0;
+  const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
+                 now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
+  return now_ns > began_ns ? now_ns - began_ns : 0;
+}
+
 /* ---- core/src/base/process_memory.c ---- */
 
 #ifdef __linux__
@@ -9430,24 +9483,6 @@ ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
 #endif
 
-/* ---- core/src/base/clock_ns.h ---- */
-/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry.c). */
-#ifndef ONSTACK_BASE_CLOCK_NS_H
-#define ONSTACK_BASE_CLOCK_NS_H
-
-#include <stdint.h>
-#include <time.h>
-
-static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
-
-#endif
-
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -14280,8 +14315,7 @@ int onstack_task_blocks(uint32_t tid, int32_t signal) {
 static const char *task_stat(uint32_t tid, char text[TASK_STAT_BYTES]) {
   ssize_t got = task_read_file(tid, "stat", text, TASK_STAT_BYTES - 1);
   text[got > 0 ? got : 0] = 0;
-  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return end && end[1] != 0 ? end + 2 : NULL;
+  return onstack_proc_stat_state(text);
 }
 
 char onstack_task_state(uint32_t tid) {
@@ -14306,17 +14340,9 @@ bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {
   return true;
 }
 
-#define TASK_FIELDS_TO_START 19 /* from the state (3) to starttime (22) */
-
 uint64_t onstack_task_age_ns(uint32_t tid) {
   char text[TASK_STAT_BYTES];
-  const char *at = task_stat(tid, text);
-  for (int field = 0; at && field < TASK_FIELDS_TO_START; field++) at = strchr(at + 1, ' ');
-  const long rate = sysconf(_SC_CLK_TCK);
-  if (!at || rate <= 0) return 0;
-  const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
-                 now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
-  return now_ns > began_ns ? now_ns - began_ns : 0;
+  return onstack_proc_stat_age_ns(task_stat(tid, text));
 }
 
 /* The next number of a line, decimal or with 0x; false at its end. */
@@ -22360,8 +22386,8 @@ int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_co
  * Compiler.perfmap, LuaJIT, wasmtime and others do.
  *
  * Of lines that hold an address the last one counts: it is the newest. Lines have no time: an address of which others say
- * another name is counted as replaced. Everybody may write to that directory: a file of
- * somebody else's, or a link, is not read.
+ * another name is counted as replaced. Everybody may write to that directory: a file of somebody else's, or a link, is not
+ * read; nor is one that an earlier process of the same number has left, as containers do whose processes are 1 each time.
  */
 
 #include <errno.h>
@@ -22398,6 +22424,20 @@ static int perf_map_collect(perf_map *map, const onstack_symbol_table *table, co
   return !map->items ? -ENOMEM : 0;
 }
 
+#define PERF_MAP_STEP_NS 1000000000 /* for clocks that tell the time of files and the beginning of processes in steps */
+
+/* Whether it was written last before this process began. Where nobody tells when that was, it is believed. */
+static bool perf_map_is_of_earlier(const struct stat *status) {
+  char line[512];
+  FILE *file = fopen("/proc/self/stat", "re");
+  const bool read = file && fgets(line, sizeof(line), file);
+  if (file) fclose(file);
+  const uint64_t age_ns = read ? onstack_proc_stat_age_ns(onstack_proc_stat_state(line)) : 0;
+  const int64_t began_ns = (int64_t)(onstack_clock_ns(CLOCK_REALTIME) - age_ns),
+                written_ns = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+  return age_ns > 0 && written_ns < began_ns - PERF_MAP_STEP_NS;
+}
+
 /* The file of this process, and ours; -1: there is none. */
 static int perf_map_open(void) {
   char path[64];
@@ -22405,7 +22445,8 @@ static int perf_map_open(void) {
   snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
   const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
   if (file < 0) return -1;
-  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) return file;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() && !perf_map_is_of_earlier(&status))
+    return file;
   close(file);
   return -1;
 }

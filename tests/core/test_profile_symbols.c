@@ -6,10 +6,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Code with symbols of known places and sizes. It is never run. */
@@ -179,6 +181,23 @@ Test(profile_symbols, generated_code_has_the_names_of_the_perf_map) {
   snprintf(number, sizeof(number), "0x%llx", (unsigned long long)code + 0x40);
   check_name(code + 0x40, number);
   check_name(address_of((void *)symbols_static_function), "symbols_static_function");
+  unlink(perf_map_path);
+}
+
+/* An earlier process had the same number: the first of a container, or one of long ago. */
+Test(profile_symbols, a_perf_map_of_an_earlier_process_is_not_read) {
+  void *page = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uint64_t code = address_of(page);
+  char number[32];
+  struct timespec times[2];
+  write_perf_map(code);
+  check_name(code, "JS:*first /a b.js:1:2");
+  clock_gettime(CLOCK_REALTIME, &times[1]);
+  times[1].tv_sec -= 3600;
+  times[0] = times[1];
+  cr_assert_eq(utimensat(AT_FDCWD, perf_map_path, times, 0), 0);
+  snprintf(number, sizeof(number), "0x%llx", (unsigned long long)code);
+  check_name(code, number);
   unlink(perf_map_path);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/tick/task.h"
 
-#include "base/clock_ns.h"
+#include "base/proc_stat.h"
 #include "base/sys.h"
 #include "handler/tick/timer.h"
 
@@ -61,8 +61,7 @@ int onstack_task_blocks(uint32_t tid, int32_t signal) {
 static const char *task_stat(uint32_t tid, char text[TASK_STAT_BYTES]) {
   ssize_t got = task_read_file(tid, "stat", text, TASK_STAT_BYTES - 1);
   text[got > 0 ? got : 0] = 0;
-  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return end && end[1] != 0 ? end + 2 : NULL;
+  return onstack_proc_stat_state(text);
 }
 
 char onstack_task_state(uint32_t tid) {
@@ -87,17 +86,9 @@ bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {
   return true;
 }
 
-#define TASK_FIELDS_TO_START 19 /* from the state (3) to starttime (22) */
-
 uint64_t onstack_task_age_ns(uint32_t tid) {
   char text[TASK_STAT_BYTES];
-  const char *at = task_stat(tid, text);
-  for (int field = 0; at && field < TASK_FIELDS_TO_START; field++) at = strchr(at + 1, ' ');
-  const long rate = sysconf(_SC_CLK_TCK);
-  if (!at || rate <= 0) return 0;
-  const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
-                 now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
-  return now_ns > began_ns ? now_ns - began_ns : 0;
+  return onstack_proc_stat_age_ns(task_stat(tid, text));
 }
 
 /* The next number of a line, decimal or with 0x; false at its end. */

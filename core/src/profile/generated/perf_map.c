@@ -5,9 +5,11 @@
  * Compiler.perfmap, LuaJIT, wasmtime and others do.
  *
  * Of lines that hold an address the last one counts: it is the newest. Lines have no time: an address of which others say
- * another name is counted as replaced. Everybody may write to that directory: a file of
- * somebody else's, or a link, is not read.
+ * another name is counted as replaced. Everybody may write to that directory: a file of somebody else's, or a link, is not
+ * read; nor is one that an earlier process of the same number has left, as containers do whose processes are 1 each time.
  */
+#include "base/clock_ns.h"
+#include "base/proc_stat.h"
 #include "profile/generated/generated.h"
 #include "profile/generated/name_source.h"
 
@@ -45,6 +47,20 @@ static int perf_map_collect(perf_map *map, const onstack_symbol_table *table, co
   return !map->items ? -ENOMEM : 0;
 }
 
+#define PERF_MAP_STEP_NS 1000000000 /* for clocks that tell the time of files and the beginning of processes in steps */
+
+/* Whether it was written last before this process began. Where nobody tells when that was, it is believed. */
+static bool perf_map_is_of_earlier(const struct stat *status) {
+  char line[512];
+  FILE *file = fopen("/proc/self/stat", "re");
+  const bool read = file && fgets(line, sizeof(line), file);
+  if (file) fclose(file);
+  const uint64_t age_ns = read ? onstack_proc_stat_age_ns(onstack_proc_stat_state(line)) : 0;
+  const int64_t began_ns = (int64_t)(onstack_clock_ns(CLOCK_REALTIME) - age_ns),
+                written_ns = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+  return age_ns > 0 && written_ns < began_ns - PERF_MAP_STEP_NS;
+}
+
 /* The file of this process, and ours; -1: there is none. */
 static int perf_map_open(void) {
   char path[64];
@@ -52,7 +68,8 @@ static int perf_map_open(void) {
   snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
   const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
   if (file < 0) return -1;
-  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) return file;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() && !perf_map_is_of_earlier(&status))
+    return file;
   close(file);
   return -1;
 }
