@@ -26264,6 +26264,15 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 
 #endif
 
+/* ---- core/src/session/spans.h ---- */
+#ifndef ONSTACK_SESSION_SPANS_H
+#define ONSTACK_SESSION_SPANS_H
+
+/* Where spans are wanted and objects have come or gone: looks for who publishes them again. Housekeeping. */
+ONSTACK_INTERNAL void onstack_spans_look(void);
+
+#endif
+
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
 #define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
 /* A look at all mappings takes a part of a processor at most, a hundredth when nobody asks: ten thousand stacks are 30 ms. */
@@ -26323,6 +26332,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 static void session_look(onstack_session *session) {
   const bool wants_rules = session->settings.unwinder->needs_rules;
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
+  onstack_spans_look();
 }
 
 /* Time spent in waiting for a processor is none that the look takes. */
@@ -27390,17 +27400,42 @@ static onstack_span_place spans_place(spans_index *index) {
   return 0;
 }
 
-int onstack_thread_spans_use(onstack_switch use) {
+/*
+ * No lock: a child of fork could find it taken for ever. Who looks at the same objects finds the same place; who was overtaken
+ * by a newer look leaves its older counts behind, so that somebody looks again; and who has turned reading off meanwhile is
+ * seen behind the store.
+ */
+static uint32_t spans_wanted;
+static struct { uint64_t adds, subs; } spans_looked; /* the loader's counts of the last look */
+
+static onstack_span_place spans_look(const onstack_loader_counts *counts) {
   spans_index index = {0, 0};
+  onstack_loader_each(spans_visit, &index);
+  const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
+  onstack_store_relaxed(&onstack_span_of_threads, place);
+  onstack_store_relaxed(&spans_looked.adds, counts->adds);
+  onstack_store_relaxed(&spans_looked.subs, counts->subs);
+  if (!onstack_load_relaxed(&spans_wanted)) onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
+  return place;
+}
+
+void onstack_spans_look(void) {
+  onstack_loader_counts counts;
+  if (!onstack_load_relaxed(&spans_wanted) || !onstack_loader_count(&counts)) return;
+  const onstack_loader_counts looked = {onstack_load_relaxed(&spans_looked.adds), onstack_load_relaxed(&spans_looked.subs)};
+  if (!onstack_loader_same(&counts, &looked)) spans_look(&counts);
+}
+
+int onstack_thread_spans_use(onstack_switch use) {
+  onstack_loader_counts counts = {0, 0};
+  if (use != ONSTACK_ON && use != ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  onstack_store_relaxed(&spans_wanted, (uint32_t)(use == ONSTACK_ON));
   if (use == ONSTACK_OFF) {
     onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
     return 0;
   }
-  if (use != ONSTACK_ON) return ONSTACK_E_OPTIONS;
-  onstack_loader_each(spans_visit, &index);
-  const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
-  onstack_store_relaxed(&onstack_span_of_threads, place);
-  return place == 0 ? ONSTACK_E_UNSUPPORTED : 0;
+  onstack_loader_count(&counts);
+  return spans_look(&counts) == 0 ? ONSTACK_E_UNSUPPORTED : 0;
 }
 
 /* ---- core/src/session/statistics.c ---- */

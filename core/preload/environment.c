@@ -159,6 +159,13 @@ static bool environment_read_timeline(onstack_environment *settings) {
   return true;
 }
 
+static bool environment_read_spans(onstack_environment *settings) {
+  const char *value = environment_get("ONSTACK_SPANS");
+  settings->spans = value && strcmp(value, "1") == 0;
+  if (!value || settings->spans || strcmp(value, "0") == 0) return true;
+  return environment_complain("ONSTACK_SPANS", value, "give 1 for the spans that threads are in, or 0");
+}
+
 /* Children write over their parent's file where the name does not tell them apart, so then they are left out. */
 static bool environment_read_fork(onstack_environment *settings) {
   const char *value = environment_get("ONSTACK_FORK");
@@ -220,7 +227,8 @@ static void environment_empty(const char *name, const char *filled, bool marked)
 static bool environment_read_sampling(onstack_environment *settings, const char *name, const char *value) {
   return environment_read_profile(settings, name, value) && environment_read_fork(settings) &&
          environment_read_rate(settings) && environment_read_clock(settings) && environment_read_heap(settings) &&
-         environment_read_interpreters(settings) && environment_read_timeline(settings) && environment_read_others(settings);
+         environment_read_interpreters(settings) && environment_read_timeline(settings) &&
+         environment_read_spans(settings) && environment_read_others(settings);
 }
 
 /* Who forgot the file's name. Where it is there and empty, a parent keeps this process out. Said once: children inherit what is

@@ -27,6 +27,7 @@ typedef struct onstack_environment {
   uint32_t heap_age_s;                 /* younger allocations do not count as in use */
   bool interpreters;                   /* frames of interpreted languages */
   bool timeline;                       /* times of samples */
+  bool spans;                          /* of OpenTelemetry, that threads are in */
   onstack_clock clock;                 /* 0: the library's default */
   onstack_kind kind;                   /* of an empty profile; 0: CPU time */
   char unwinder[64];                   /* "": the library's default */

@@ -15,7 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-#define SAMPLING_WORTH 5u /* ticks */
+#define SAMPLING_WORTH 5u       /* ticks */
+#define SAMPLING_SPAN_BYTES 67u /* of labels, for a span (onstack_thread_spans_use) */
 #define SAMPLING_AGAIN 50
 #define SAMPLING_AGAIN_NS 10000000
 
@@ -91,8 +92,10 @@ int onstack_sampling_start(const onstack_environment *settings, int number) {
   options.interpreters = settings->interpreters ? ONSTACK_ON : ONSTACK_OFF;
   options.heap_interval = settings->heap_interval;
   options.unwinder = settings->unwinder[0] ? settings->unwinder : NULL;
+  options.label_bytes = settings->spans ? SAMPLING_SPAN_BYTES : 0;
   options.sink = onstack_profile_sink;
   options.sink_data = sampling.profile;
+  if (settings->spans) onstack_thread_spans_use(ONSTACK_ON); /* or later, when somebody who publishes them is there */
   if (result == 0) result = sampling_start_session(&options);
   if (result == 0) {
     const bool of_cpu_time = onstack_session_kind(sampling.session) == ONSTACK_KIND_CPU;
@@ -194,11 +197,19 @@ static void sampling_complain_of_loss(void) {
     sampling_complain_of_nothing(&stats);
 }
 
+/* Who asked for spans and has none should not look for them in the profile. */
+static void sampling_complain_of_spans(const onstack_environment *settings) {
+  if (settings->spans && sampling.session && onstack_thread_spans_use(ONSTACK_ON) < 0)
+    onstack_complain(
+        "ONSTACK_SPANS=1: no loaded library publishes spans (the symbol otel_thread_ctx_v1): samples name none");
+}
+
 void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc) {
   bool empty_wanted = !onstack_new_file_has_pid(settings->profile) && !settings->successor;
   if (sampling.session) onstack_session_stop(sampling.session);
   onstack_store_relaxed(&sampling.on, 0u);
   sampling_complain_of_loss();
+  sampling_complain_of_spans(settings);
   if (!sampling.profile && (!empty_wanted || onstack_profile_new(NULL, &sampling.profile) < 0)) return;
   int lost = empty_wanted || sampling_count() > 0 ? sampling_write_file(settings, true, ask_malloc) : 0;
   int status_lost = onstack_sampling_tell(settings);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Spans that an OpenTelemetry library publishes for threads: in the samples of that thread, while it is in the span. */
+#include "handler/labels/span.h"
 #include "support.h"
 
 #include <dlfcn.h>
@@ -114,6 +115,23 @@ static void come_and_go(const char *library) {
 Test(spans, of_a_library_whose_blocks_are_made_at_first_use) { come_and_go("/span.so"); }
 
 Test(spans, of_a_library_in_the_first_block) { come_and_go("/span_first.so"); }
+
+/* Sessions look for it, and again where it has gone and come. */
+Test(spans, of_a_library_that_is_loaded_later) {
+  cr_assert_eq(onstack_thread_spans_use(ONSTACK_ON), ONSTACK_E_UNSUPPORTED);
+  counts seen = sampled(128);
+  cr_assert(seen.none > 0 && seen.in_span + seen.other == 0);
+  void (*set)(void *) = load("/span.so");
+  record now = published;
+  set(&now);
+  seen = sampled(128);
+  cr_assert_gt(seen.in_span, 0);
+  set(NULL);
+  cr_assert_eq(onstack_thread_spans_use(ONSTACK_OFF), 0);
+  load("/span_first.so");
+  sampled(128);
+  cr_assert_eq(onstack_span_of_threads, 0, "nobody looks while it is off");
+}
 
 Test(spans, other_threads_are_in_none) {
   pthread_t thread;

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 
-from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, about, case, check, equal, one_line, program
+from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, about, built, case, check, equal, one_line, program
 
 WORK = 0.3
 
@@ -67,6 +67,21 @@ def a_timeline_is_kept_where_it_is_asked_for():
         equal(line, f"onstack.timeline kept={samples} lost=0", "what is kept")
     with program(WORK, "exit", ONSTACK_TIMELINE="0") as run:
         equal(kept(run), [], "what is kept unless it is asked for")
+
+
+@case
+def spans_are_named_where_they_are_asked_for():
+    """A program that publishes one span for its thread, and one that publishes none."""
+    host = built("spans", "spans.c", "-rdynamic")
+    for variables in (dict(ONSTACK_SPANS="1"), dict(ONSTACK_SPANS="0"), {}):
+        with Run(host, WORK, ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250", **variables) as run:
+            equal((run.status, run.errors), (0, ""), "status and errors")
+            named = [word in run.profile().raw for word in (b"trace_id", b"00112233445566778899aabbccddeeff", b"0123456789abcdef")]
+            equal(set(named), {variables.get("ONSTACK_SPANS") == "1"}, f"{variables}: whether the span is in the profile")
+    with program(WORK, "exit", ONSTACK_SPANS="1") as run:
+        equal(run.status, STATUS, "status")
+        one_line(run, "ONSTACK_SPANS=1", "no loaded library publishes spans")
+        check(run.profile().samples, "no samples")
 
 
 @case

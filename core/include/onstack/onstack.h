@@ -898,10 +898,10 @@ ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onsta
  * Turns on (ONSTACK_ON) or off that samples name the span of their thread, where an OpenTelemetry library publishes it in the
  * thread-local pointer otel_thread_ctx_v1 (OTEP 4947): as labels trace_id and span_id, in hexadecimal digits, in sessions with
  * 67 bytes of room for them (options.label_bytes). Attributes of the thread are left out. For the whole process; a sample takes
- * some microseconds more then, and each span has its own stacks in a profile. The library must be loaded; call it again when it
- * was loaded anew.
- * Context: any thread of libc's. Errors: OPTIONS; UNSUPPORTED, when no loaded object has that symbol, or this libc is not
- * known (off then).
+ * some microseconds more then, and each span has its own stacks in a profile. Sessions look for the library again whenever
+ * objects were loaded or unloaded.
+ * Context: any thread of libc's. Errors: OPTIONS; UNSUPPORTED: no loaded object has that symbol as yet, or this libc is not
+ * known (it stays on).
  */
 ONSTACK_API int onstack_thread_spans_use(onstack_switch use);
 

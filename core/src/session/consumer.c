@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
 #include "session/session.h"
+#include "session/spans.h"
 
 #include "base/exceptions.h"
 #include "base/ours.h"
@@ -73,6 +74,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 static void session_look(onstack_session *session) {
   const bool wants_rules = session->settings.unwinder->needs_rules;
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
+  onstack_spans_look();
 }
 
 /* Time spent in waiting for a processor is none that the look takes. */

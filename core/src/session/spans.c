@@ -4,6 +4,7 @@
 #include "base/loader.h"
 #include "handler/labels/span.h"
 #include "onstack/onstack.h"
+#include "session/spans.h"
 
 /* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
    statically may lack it. */
@@ -38,15 +39,40 @@ static onstack_span_place spans_place(spans_index *index) {
   return 0;
 }
 
-int onstack_thread_spans_use(onstack_switch use) {
+/*
+ * No lock: a child of fork could find it taken for ever. Who looks at the same objects finds the same place; who was overtaken
+ * by a newer look leaves its older counts behind, so that somebody looks again; and who has turned reading off meanwhile is
+ * seen behind the store.
+ */
+static uint32_t spans_wanted;
+static struct { uint64_t adds, subs; } spans_looked; /* the loader's counts of the last look */
+
+static onstack_span_place spans_look(const onstack_loader_counts *counts) {
   spans_index index = {0, 0};
+  onstack_loader_each(spans_visit, &index);
+  const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
+  onstack_store_relaxed(&onstack_span_of_threads, place);
+  onstack_store_relaxed(&spans_looked.adds, counts->adds);
+  onstack_store_relaxed(&spans_looked.subs, counts->subs);
+  if (!onstack_load_relaxed(&spans_wanted)) onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
+  return place;
+}
+
+void onstack_spans_look(void) {
+  onstack_loader_counts counts;
+  if (!onstack_load_relaxed(&spans_wanted) || !onstack_loader_count(&counts)) return;
+  const onstack_loader_counts looked = {onstack_load_relaxed(&spans_looked.adds), onstack_load_relaxed(&spans_looked.subs)};
+  if (!onstack_loader_same(&counts, &looked)) spans_look(&counts);
+}
+
+int onstack_thread_spans_use(onstack_switch use) {
+  onstack_loader_counts counts = {0, 0};
+  if (use != ONSTACK_ON && use != ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  onstack_store_relaxed(&spans_wanted, (uint32_t)(use == ONSTACK_ON));
   if (use == ONSTACK_OFF) {
     onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
     return 0;
   }
-  if (use != ONSTACK_ON) return ONSTACK_E_OPTIONS;
-  onstack_loader_each(spans_visit, &index);
-  const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
-  onstack_store_relaxed(&onstack_span_of_threads, place);
-  return place == 0 ? ONSTACK_E_UNSUPPORTED : 0;
+  onstack_loader_count(&counts);
+  return spans_look(&counts) == 0 ? ONSTACK_E_UNSUPPORTED : 0;
 }

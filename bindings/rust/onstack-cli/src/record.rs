@@ -67,6 +67,10 @@ pub struct Arguments {
     /// themselves. Some four bytes a sample
     #[arg(long, conflicts_with = "heap")]
     timeline: bool,
+    /// Samples have labels trace_id and span_id: of the span that their thread is in, where an OpenTelemetry library of the
+    /// program publishes it (OTEP 4947)
+    #[arg(long)]
+    spans: bool,
     /// Native frames alone: no functions of Python or PHP in the place of their interpreter's
     #[arg(long)]
     native: bool,
@@ -136,6 +140,7 @@ fn source(arguments: &Arguments, command: &mut Command) {
         command.env_remove(name);
     }
     command.env("ONSTACK_TIMELINE", if arguments.timeline || arguments.format.needs_times() { "1" } else { "0" });
+    command.env("ONSTACK_SPANS", if arguments.spans { "1" } else { "0" });
     command.env("ONSTACK_INTERPRETERS", if arguments.native { "0" } else { "1" });
     if let Some(frequency) = arguments.frequency {
         command.env("ONSTACK_FREQUENCY", frequency.to_string());
