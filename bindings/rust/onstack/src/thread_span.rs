@@ -11,7 +11,8 @@ use crate::options::switch;
 /// For the whole process, and experimental. A sample takes some microseconds more then, and each span has stacks of its own.
 ///
 /// # Errors
-/// [`Error::Unsupported`](crate::Error::Unsupported) when no object that is loaded has that symbol: call it once the library is.
+/// [`Error::Unsupported`](crate::Error::Unsupported) when no object that is loaded has that symbol as yet; it stays on, and profilers
+/// that run look again whenever something is loaded.
 pub fn thread_spans(on: bool) -> Result<()> {
     // SAFETY: it may be called from any thread of libc's.
     check(unsafe { sys::onstack_thread_spans_use(switch(Some(on))) }).map(|_| ())
