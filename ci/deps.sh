@@ -10,6 +10,7 @@
 # ONSTACK_DEPS=sanitize adds valgrind and the static checkers; those that are missing are skipped.
 # ONSTACK_DEPS=platforms adds compilers and Rust's libraries for the other platforms.
 # ONSTACK_DEPS=aarch64 adds an emulator of arm64, and ONSTACK_DEPS=aarch64-vm one of a whole machine.
+# ONSTACK_DEPS=debian adds debootstrap, for a clean Debian in a directory.
 # ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs, abidiff and clang-format.
 set -euo pipefail
 
@@ -64,6 +65,7 @@ if [ "${ONSTACK_DEPS:-}" = hosts ]; then
   /usr/bin/python3 -c 'import test.test_signal' 2>/dev/null || packages+=(python3 libpython3.11-testsuite) # Debian 12's
   export RUNLEVEL=1 # the packages' own services are not started
 fi
+if [ "${ONSTACK_DEPS:-}" = debian ]; then want_tool debootstrap debootstrap; fi
 if [ "${ONSTACK_DEPS:-}" = view ]; then
   want_tool chromium chromium
   want_tool chromium-driver chromedriver

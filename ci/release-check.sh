@@ -143,7 +143,10 @@ GO
   )
 }
 
-check_debian() { BUILD=$work ci/deb.sh --root; }
+check_debian() {
+  ONSTACK_DEPS=debian ci/deps.sh || echo "without it:"
+  BUILD=$work ci/deb.sh --root
+}
 
 # In a function: bash reads a script as it goes, and in an hour the file may change.
 main() {

@@ -12,11 +12,7 @@ if [ "$(id -u)" != 0 ]; then
   echo "skip bare-root: it needs root (chroot)"
   exit 77
 fi
-if ! command -v debootstrap >/dev/null; then
-  [ "${ONSTACK_NO_INSTALL:-}" = 1 ] && { echo "skip bare-root: apt-get install debootstrap"; exit 77; }
-  echo "+ apt-get install -y --no-install-recommends debootstrap"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap >/dev/null
-fi
+ONSTACK_DEPS=debian ci/deps.sh || { echo "skip bare-root: apt-get install debootstrap"; exit 77; }
 for name in ${packages//,/ }; do
   grep -qF "\`$name\`" README.md || { echo "not ok bare-root: the README does not name the package $name"; exit 1; }
 done
