@@ -126,7 +126,8 @@ static void host_handler(int signal) {
   host_ticks++;
 }
 
-/* The host's own timer of the process meets ours of the threads, and nobody can put it off: one in 50 to 100 (docs/SIGNALS.md). */
+/* The host's own timer of the process meets ours of the threads, and nobody can put it off: one in 50 to 100
+   (docs/SIGNALS.md). */
 Test(sleepers, beside_a_timer_of_the_host_few_polls_end_early) {
   struct sigaction host = {.sa_handler = host_handler, .sa_flags = SA_RESTART};
   const struct itimerval each = {{0, 10000}, {0, 10000}}, none = {{0, 0}, {0, 0}};

@@ -5,8 +5,8 @@
  * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
  * in crossing orders.
  *
- * A copy finds another by the mark before the handler that it meets as the installed action (entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
- * is never unmapped.
+ * A copy finds another by the mark before the handler that it meets as the installed action (entry.c), and from then on knows
+ * all that the other knows. A copy pins itself before its first start, so what is here is never unmapped.
  */
 #ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
 #define ONSTACK_HANDLER_SIGNAL_COPY_H
