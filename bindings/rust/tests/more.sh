@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # What takes the crates' users longer than a test may: benchmarks under each version of criterion, profiled with
-# `--profile-time` and by `onstack bench`; heap profiles over jemalloc and mimalloc; the crate linked to an installed C library; the crates as they would be published.
-# Usage: tests/more.sh [criterion] [allocators] [system] [package]   (default: all). 77: a part could not be had and was skipped.
+# `--profile-time` and by `onstack bench`; heap profiles over jemalloc and mimalloc; labels of polls; the crate linked to an installed C library; the crates as they would be published.
+# Usage: tests/more.sh [criterion] [allocators] [system] [labels] [package]   (default: all). 77: a part could not be had and was skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/../..
@@ -162,11 +162,22 @@ RUST
   done
 }
 
+# What a poll pays for labels: the best of three runs, for other programs only make it dearer.
+labels() {
+  local said least=99
+  for _ in 1 2 3; do
+    said=$(timeout -k 5 300 bench/labels.sh) || { fail "labels"; return; }
+    echo "$said"
+    least=$(awk -v least="$least" '/with two labels:/ && $(NF - 1) < least { least = $(NF - 1) } END { print least }' <<<"$said")
+  done
+  awk -v ns="$least" 'BEGIN { exit !(ns <= 20) }' && echo "ok   labels: $least ns more a poll" || fail "labels: $least ns more a poll, 20 at most"
+}
+
 package() {
   tests/check.sh package || failed=1
 }
 
-for part in ${*:-criterion allocators system package}; do "$part"; done
+for part in ${*:-criterion allocators system labels package}; do "$part"; done
 [ $failed = 0 ] || exit 1
 [ $skipped = 0 ] || exit 77
-echo "rust-more: passed: ${*:-criterion allocators system package}"
+echo "rust-more: passed: ${*:-criterion allocators system labels package}"
