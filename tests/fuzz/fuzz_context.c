@@ -8,7 +8,7 @@
 #include "base/proc_maps.h"
 #include "onstack/onstack.h"
 #include "profile/protobuf_reader.h"
-#include "profile/string_table.h"
+#include "profile/utf8.h"
 
 typedef struct context_head {
   char signature[8];

@@ -14,7 +14,7 @@
 #include "handler/interpreter/interpreter.h"
 #include "base/sys.h"
 #include "handler/arch.h"
-#include "profile/string_table.h"
+#include "profile/utf8.h"
 
 #include <sys/mman.h>
 

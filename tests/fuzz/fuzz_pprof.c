@@ -10,7 +10,7 @@
  */
 #include "samples.h"
 
-#include "profile/string_table.h"
+#include "profile/utf8.h"
 
 typedef struct written {
   uint8_t *bytes;
