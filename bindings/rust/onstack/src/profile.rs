@@ -438,6 +438,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // minutes
     fn what_is_too_large_or_becomes_it_is_refused() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(&[0; 20_000]).unwrap();
@@ -455,6 +456,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // minutes
     fn a_stack_without_an_end_is_refused() {
         let mut deep = message();
         deep.sample[0].location_id = vec![1; MOST_FRAMES];
@@ -468,6 +470,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // minutes
     fn messages_without_a_field_take_no_room() {
         let mut bytes = Vec::new();
         message().encode(&mut bytes);
@@ -480,6 +483,7 @@ mod tests {
 
     /// An empty string says something, by its place.
     #[test]
+    #[cfg_attr(miri, ignore)] // minutes
     fn strings_without_a_letter_end_somewhere() {
         let mut bytes = Vec::new();
         message().encode(&mut bytes);
