@@ -3,6 +3,7 @@
 #include "support.h"
 #include "test_profile_support.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -100,22 +101,19 @@ static void read_comment(cursor in, hour *out) {
 
 /* ONSTACK_HOUR_FILE: where a whole one is left, for who reads such files. */
 static uint64_t packed_bytes(const memory *from) {
-  char path[] = "/tmp/onstack-hour-XXXXXX", command[64];
+  char made[] = "/tmp/onstack-hour-XXXXXX", command[4200];
   struct stat status;
-  const int file = mkstemp(path);
-  cr_assert_geq(file, 0);
-  snprintf(command, sizeof(command), "gzip -c >%s", path);
+  const char *kept = getenv("ONSTACK_HOUR_FILE"), *path = kept ? kept : made;
+  const int file = kept ? open(kept, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644) : mkstemp(made);
+  cr_assert_geq(file, 0, "%s", path);
+  snprintf(command, sizeof(command), "gzip -c >'%s'", path);
   FILE *gzip = popen(command, "w");
   cr_assert_not_null(gzip);
   cr_assert_eq(fwrite(from->bytes, 1, from->length, gzip), from->length);
   cr_assert_eq(pclose(gzip), 0);
   cr_assert_eq(fstat(file, &status), 0);
   close(file);
-  const char *kept = getenv("ONSTACK_HOUR_FILE");
-  if (kept)
-    cr_assert_eq(rename(path, kept), 0, "%s: it must be on the file system of /tmp", kept);
-  else
-    unlink(path);
+  if (!kept) unlink(path);
   return (uint64_t)status.st_size;
 }
 

@@ -15,8 +15,8 @@ pub trait FutureExt: Sized {
     /// Samples carry these labels while the future is polled, and while it is dropped, on whatever thread that happens. Inner
     /// ones add to outer ones and hide those of the same key.
     ///
-    /// Costs some eleven nanoseconds a poll (`bench/labels.sh`), and a future inside another one with labels allocates when it is polled first. What is
-    /// spawned from inside is a task of its own, and has labels if it is given some.
+    /// Costs some eleven nanoseconds a poll (`bench/labels.sh`), and a future inside another one with labels allocates when it
+    /// is polled first. What is spawned from inside is a task of its own, and has labels if it is given some.
     fn with_labels(self, labels: Labels) -> WithLabels<Self> {
         WithLabels { future: ManuallyDrop::new(self), labels, nested: None }
     }
