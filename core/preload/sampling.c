@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/kinds.h"
 #include "base/sys.h"
+#include "handler/labels/span.h"
 #include "preload/compress.h"
 #include "preload/complain.h"
 #include "preload/status.h"
@@ -15,8 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SAMPLING_WORTH 5u       /* ticks */
-#define SAMPLING_SPAN_BYTES 67u /* of labels, for a span (onstack_thread_spans_use) */
+#define SAMPLING_WORTH 5u /* ticks */
 #define SAMPLING_AGAIN 50
 #define SAMPLING_AGAIN_NS 10000000
 
@@ -92,7 +92,7 @@ int onstack_sampling_start(const onstack_environment *settings, int number) {
   options.interpreters = settings->interpreters ? ONSTACK_ON : ONSTACK_OFF;
   options.heap_interval = settings->heap_interval;
   options.unwinder = settings->unwinder[0] ? settings->unwinder : NULL;
-  options.label_bytes = settings->spans ? SAMPLING_SPAN_BYTES : 0;
+  options.label_bytes = settings->spans ? ONSTACK_SPAN_BYTES : 0;
   options.sink = onstack_profile_sink;
   options.sink_data = sampling.profile;
   if (settings->spans) onstack_thread_spans_use(ONSTACK_ON); /* or later, when somebody who publishes them is there */

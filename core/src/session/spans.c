@@ -45,7 +45,7 @@ static onstack_span_place spans_place(spans_index *index) {
  * seen behind the store.
  */
 static uint32_t spans_wanted;
-static struct { uint64_t adds, subs; } spans_looked; /* the loader's counts of the last look */
+static onstack_loader_counts spans_looked; /* of the last look */
 
 static onstack_span_place spans_look(const onstack_loader_counts *counts) {
   spans_index index = {0, 0};
