@@ -27818,6 +27818,10 @@ int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, con
   return 0;
 }
 
+const onstack_labels *onstack_thread_labels_get(uint32_t place) {
+  return place < ONSTACK_LABELS_PLACES && labels_known() ? onstack_load_relaxed(&labels_mine.entry->sets[place]) : NULL;
+}
+
 /* With `set`, NULL: none, in place of the thread's own labels. */
 static void labels_put(const onstack_labels *set) {
   onstack_labels_release(labels_exchange(labels_mine.entry, ONSTACK_LABELS_OWN, set));

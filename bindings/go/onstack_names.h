@@ -49,6 +49,7 @@
 #define onstack_symbol_add onstack_cgo_symbol_add
 #define onstack_thread_label_set onstack_cgo_thread_label_set
 #define onstack_thread_labels_clear onstack_cgo_thread_labels_clear
+#define onstack_thread_labels_get onstack_cgo_thread_labels_get
 #define onstack_thread_labels_swap onstack_cgo_thread_labels_swap
 #define onstack_thread_spans_use onstack_cgo_thread_spans_use
 #define onstack_traceback_caller onstack_cgo_traceback_caller

@@ -75,6 +75,11 @@ int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, con
   return ONSTACK_E_UNSUPPORTED;
 }
 
+const onstack_labels *onstack_thread_labels_get(uint32_t place) {
+  (void)place;
+  return NULL;
+}
+
 void onstack_heap_allocated(const void *address, size_t size) { (void)address, (void)size; }
 
 void onstack_heap_freed(const void *address) { (void)address; }

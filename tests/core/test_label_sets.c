@@ -223,6 +223,19 @@ Test(label_sets, each_session_has_its_own_room) {
   }
 }
 
+Test(label_sets, what_is_in_a_place_is_answered) {
+  onstack_labels *set;
+  cr_assert_null(onstack_thread_labels_get(ONSTACK_LABELS_TASK), "of a thread that has had none");
+  cr_assert_eq(onstack_labels_new(&(onstack_label){"a", "1"}, 1, &set), 0);
+  swap(ONSTACK_LABELS_TASK, set);
+  cr_expect_eq(onstack_thread_labels_get(ONSTACK_LABELS_TASK), set);
+  cr_expect_null(onstack_thread_labels_get(ONSTACK_LABELS_SPAN));
+  cr_expect_null(onstack_thread_labels_get(ONSTACK_LABELS_PLACES), "no such place");
+  swap(ONSTACK_LABELS_TASK, NULL);
+  cr_expect_null(onstack_thread_labels_get(ONSTACK_LABELS_TASK));
+  onstack_labels_release(set);
+}
+
 /* ---- sets that are freed as soon as they are out ---- */
 
 typedef struct storm {

@@ -677,6 +677,13 @@ ONSTACK_API const char *onstack_labels_text(const onstack_labels *labels, uint32
 ONSTACK_API int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before);
 
 /*
+ * What is in a place of the calling thread, NULL: nothing; whoever has put it there holds it. For sets that are to add to it:
+ * onstack_labels_merge first, then the swap, so that no sample has the inner labels alone.
+ * Context: any thread, running session or not; not in a signal handler.
+ */
+ONSTACK_API const onstack_labels *onstack_thread_labels_get(uint32_t place);
+
+/*
  * Gives the calling thread a label of its own, behind those of its places: a name of the thread, say. `value` NULL takes the
  * label away. Costs allocations; a thread's first one some system calls as well. The strings are copied. The labels end with
  * the thread; in the child of a fork the forking thread keeps its own.

@@ -481,6 +481,9 @@ extern "C" {
     ) -> ::core::ffi::c_int;
 }
 extern "C" {
+    pub fn onstack_thread_labels_get(place: u32) -> *const onstack_labels;
+}
+extern "C" {
     pub fn onstack_thread_label_set(
         key: *const ::core::ffi::c_char,
         value: *const ::core::ffi::c_char,

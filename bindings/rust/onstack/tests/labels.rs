@@ -24,11 +24,10 @@ fn labels<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
 
 /// What is in a place of this thread, as `key=value`.
 fn in_place(place: u32) -> Vec<String> {
-    let (mut set, mut bytes) = (ptr::null(), 0);
-    // SAFETY: it is put back before anybody could let it go.
+    let mut bytes = 0;
+    // SAFETY: nobody lets it go meanwhile.
     let text = unsafe {
-        sys::onstack_thread_labels_swap(place, ptr::null(), &mut set);
-        sys::onstack_thread_labels_swap(place, set, ptr::null_mut());
+        let set = sys::onstack_thread_labels_get(place);
         if set.is_null() {
             return Vec::new();
         }
@@ -282,6 +281,37 @@ fn samples_carry_what_their_thread_polled() {
     // What the runtime does for itself has none; nothing else may be there.
     let seen = seen.lock().unwrap();
     assert!(seen.iter().all(|labels| labels.is_empty() || expected.contains(labels)), "{seen:?}");
+}
+
+/// Samples of a thread that does nothing but enter and leave: a set that is made for the occasion is in its place when it is whole.
+#[test]
+fn no_sample_has_inner_labels_alone() {
+    let _alone = alone();
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let sink = seen.clone();
+    let session = Session::start(onstack::Options::new().frequency(997), move |sample| {
+        if sample.thread_name() == b"nests" {
+            let labels = sample.labels().map(|(key, _)| String::from_utf8(key.to_vec()).unwrap());
+            sink.lock().unwrap().insert(labels.collect::<Vec<_>>());
+        }
+    });
+    let session = session.unwrap();
+    let work = || {
+        let (outer, inner) = (labels([("outer", "o")]), labels([("inner", "i")]));
+        let begun = Instant::now();
+        outer.scope(|| {
+            while begun.elapsed() < Duration::from_millis(500) {
+                inner.scope(|| {})
+            }
+        });
+    };
+    thread::Builder::new().name("nests".into()).spawn(work).unwrap().join().unwrap();
+    session.stop().unwrap();
+    let mut seen = seen.lock().unwrap();
+    assert!(seen.remove(&vec!["outer".to_string()]), "{seen:?}");
+    seen.remove(&vec!["inner".to_string(), "outer".to_string()]);
+    seen.remove(&Vec::new());
+    assert!(seen.is_empty(), "{seen:?}");
 }
 
 /// A burst: every tick is in a profile, or lost for a named reason.

@@ -111,17 +111,15 @@ impl PartialEq for Labels {
 
 impl Eq for Labels {}
 
-/// Puts a set into a place of the calling thread and answers what was there. A thread that cannot have labels, as it ends or as
-/// there are too many, goes on without.
+/// Puts a set into a place of the calling thread. A thread that cannot have labels, as it ends or as there are too many, goes on
+/// without.
 ///
 /// # Safety
 /// The set is held until it is out of the place again.
-pub(super) unsafe fn swap(place: u32, set: Option<&Labels>) -> *const sys::onstack_labels {
-    let mut before = ptr::null();
+pub(super) unsafe fn swap(place: u32, set: Option<&Labels>) {
     let set = set.map_or(ptr::null(), |set| set.0.as_ptr().cast_const());
     // SAFETY: the caller holds the set.
-    unsafe { sys::onstack_thread_labels_swap(place, set, &mut before) };
-    before
+    unsafe { sys::onstack_thread_labels_swap(place, set, ptr::null_mut()) };
 }
 
 /// What an inner set has become in an outer one: made once as long as that is the same.
@@ -140,29 +138,28 @@ pub(super) struct Entered<'a> {
 
 impl<'a> Entered<'a> {
     pub(super) fn new(labels: &'a Labels, nested: &'a mut Option<Nested>) -> Self {
-        // SAFETY: the set is borrowed as long as this value lives, whose drop takes it out.
-        let before = unsafe { swap(sys::ONSTACK_LABELS_TASK, Some(labels)) };
-        match NonNull::new(before.cast_mut()) {
+        // SAFETY: it asks and changes nothing.
+        let before = unsafe { sys::onstack_thread_labels_get(sys::ONSTACK_LABELS_TASK) };
+        let set = match NonNull::new(before.cast_mut()) {
             Some(outer) if outer != labels.0 => Self::nest(labels, outer, nested),
-            _ => {}
-        }
+            _ => labels,
+        };
+        // SAFETY: the set is borrowed as long as this value lives, whose drop takes it out.
+        unsafe { swap(sys::ONSTACK_LABELS_TASK, Some(set)) };
         Self { before, _held: PhantomData }
     }
 
-    /// Where memory runs out the inner labels stand alone.
+    /// What goes into the place, made before it goes there: no sample has the inner labels alone, but where memory runs out.
     #[cold]
-    fn nest(labels: &Labels, outer: NonNull<sys::onstack_labels>, nested: &'a mut Option<Nested>) {
+    fn nest(labels: &'a Labels, outer: NonNull<sys::onstack_labels>, nested: &'a mut Option<Nested>) -> &'a Labels {
         if !matches!(nested, Some(known) if known.outer.0 == outer) {
             // SAFETY: who has put it there holds it at least until control is back there, which is after this call.
             unsafe { sys::onstack_labels_retain(outer.as_ptr()) };
             let outer = Labels(outer);
-            let Ok(both) = labels.over(&outer) else { return };
+            let Ok(both) = labels.over(&outer) else { return labels };
             *nested = Some(Nested { outer, both });
         }
-        if let Some(known) = nested {
-            // SAFETY: as for the inner set.
-            unsafe { swap(sys::ONSTACK_LABELS_TASK, Some(&known.both)) };
-        }
+        nested.as_ref().map_or(labels, |known| &known.both)
     }
 }
 
