@@ -466,3 +466,32 @@ Test(waits_edges, who_has_not_left_its_processor_was_not_blocked) {
   onstack_wall_account_running(&mark, 50000000, false);
   cr_assert_eq(mark.unplaced_ns, 47000000);
 }
+
+/* A look that is held up between two of the clocks believes a wait for a processor to be time that the thread was blocked. */
+Test(waits_edges, what_the_kernel_takes_back_is_no_more_told) {
+  onstack_slot *slot = calloc(1, sizeof(*slot));
+  onstack_look look = {.stack = {.count = 0}};
+  onstack_wall_found found = {.look = &look, .blocked_ns = 100};
+  onstack_wall_mark mark = {.tid = 1};
+  cr_assert(slot);
+  slot->period_ns = 1000000000;
+  slot->runnable_ns = calloc(1, sizeof(*slot->runnable_ns));
+  cr_assert(slot->runnable_ns);
+  void *room = malloc(onstack_wall_stack_bytes(slot));
+  onstack_wall_account_blocked(slot, &mark, 0, room, &found);
+  found.blocked_ns = -30;
+  onstack_wall_account_blocked(slot, &mark, 0, room, &found);
+  cr_assert_eq(mark.unplaced_ns, -30);
+  onstack_wall_stay(&mark, 10);
+  cr_expect_eq(mark.unplaced_ns, -20, "who stands goes without it");
+  onstack_wall_account_running(&mark, 15, false);
+  cr_expect_eq(mark.unplaced_ns, -5, "and who runs again");
+  mark.stands = true;
+  look.stack.truncation = ONSTACK_TRUNCATED_PENDING; /* another stack */
+  found.blocked_ns = 40;
+  onstack_wall_account_blocked(slot, &mark, 0, room, &found);
+  cr_expect_eq(mark.unplaced_ns, 0);
+  free(room);
+  free(slot->runnable_ns);
+  free(slot);
+}

@@ -114,6 +114,14 @@ static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
   mark->rest_ns = 0;
 }
 
+/* Time of the last stack: less what was given to stacks that the kernel has taken back since. */
+static void wall_give(onstack_wall_mark *mark, uint64_t ns) {
+  const uint64_t owed = mark->unplaced_ns < 0 ? (uint64_t)-mark->unplaced_ns : 0;
+  const uint64_t paid = owed < ns ? owed : ns;
+  mark->unplaced_ns += (int64_t)paid;
+  mark->stack->blocked_ns += ns - paid;
+}
+
 /* Not all threads in the same round. */
 void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns) {
   if (mark->stack && mark->stack->blocked_ns >= held_ns / 2 + (uint64_t)mark->tid % 64 * (held_ns / 128))
@@ -125,7 +133,9 @@ void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint6
 void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index) {
   const uint64_t unplaced_ns = mark->unplaced_ns > 0 ? (uint64_t)mark->unplaced_ns : 0;
   if (mark->stack) {
-    mark->stack->blocked_ns += unplaced_ns;
+    const uint64_t held_ns = mark->stack->blocked_ns;
+    mark->stack->blocked_ns = 0;
+    wall_give(mark, held_ns + unplaced_ns);
     mark->ticked_ns += slot->period_ns / 2;
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
@@ -152,7 +162,7 @@ void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, u
     wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
   } else {
     if (mark->stands && blocked_ns > 0) {
-      mark->stack->blocked_ns += (uint64_t)blocked_ns / 2;
+      wall_give(mark, (uint64_t)blocked_ns / 2);
       mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns / 2;
       blocked_ns -= blocked_ns / 2;
     }
@@ -173,7 +183,7 @@ void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, u
 void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
   if (stayed && !mark->stands && blocked_ns > 0) return;
   if (mark->stands && blocked_ns > 0) {
-    mark->stack->blocked_ns += (uint64_t)blocked_ns;
+    wall_give(mark, (uint64_t)blocked_ns);
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
   } else
     mark->unplaced_ns += blocked_ns;
@@ -186,7 +196,7 @@ bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark
 }
 
 void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
-  mark->stack->blocked_ns += ns;
+  wall_give(mark, ns);
   mark->stack->walked.time_ns = mark->seen_ns + ns;
 }
 
