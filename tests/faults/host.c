@@ -3,9 +3,15 @@
  * The host of the preloaded library: works on its first thread and on one more, prints a line and ends. Its own calls do
  * not fail; what fails from before the first constructor on is the preload's, and libc's on the preload's behalf.
  *
+ * host-heap is the same with libc's malloc, which the library counts there, and allocates as it works.
+ *
  * Usage: host SECONDS return|_exit|pthread_exit     status 7, and 0 after pthread_exit
  */
+#ifdef HOST_HEAP
+#include "plan.h"
+#else
 #include "allocate.h"
+#endif
 
 #include <pthread.h>
 #include <stdio.h>
@@ -17,6 +23,7 @@
 #include <unistd.h>
 
 #define HOST_STATUS 7
+#define HOST_BLOCK 1000
 
 static plan host_alone; /* where no checker has made a plan */
 static plan *host_plan = &host_alone;
@@ -30,7 +37,9 @@ static void host_prepare(void) {
   close(PLAN_FD);
   if (page == MAP_FAILED) return;
   host_plan = page;
+#ifndef HOST_HEAP
   if (host_plan->allocations) allocate_under(host_plan);
+#endif
   host_plan->armed = 1;
 }
 __attribute__((section(".preinit_array"), used)) static void (*const host_first)(void) = host_prepare;
@@ -38,7 +47,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const host_first)
 static void host_begins(void) { host_plan->host = host_main; }
 static void host_ends(void) { host_plan->host = 0; }
 
-/* By the vDSO: the work itself makes no call. */
+/* By the vDSO: the work itself makes no call, but for what libc's allocator asks of the kernel at first. */
 static double host_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -47,8 +56,12 @@ static double host_now(void) {
 
 __attribute__((noinline)) void host_works(double seconds) {
   double end = host_now() + seconds;
-  while (host_now() < end)
+  while (host_now() < end) {
     for (volatile int i = 0; i < 1000; i++) continue;
+#ifdef HOST_HEAP
+    free(malloc(HOST_BLOCK));
+#endif
+  }
 }
 
 static void *host_is_born(void *data) {

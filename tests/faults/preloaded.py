@@ -6,7 +6,8 @@ each once and as the first of a lasting failure. Which calls there are is learnt
 The program (host.c) ends as it does alone; there is a whole profile, or a line that says why there is none; the counters
 add up; no part of a file is left.
 
-Usage: tests/faults/preloaded.py [all] [CALL ...]    all: every n and every end; else n up to 4, and then 8, 16, ...
+Usage: tests/faults/preloaded.py [heap] [all] [CALL ...]    heap: of a heap profile, in host-heap
+                                                            all: every n and every end; else n up to 4, and then 8, 16, ...
 77: no seccomp notifications here
 """
 import collections
@@ -30,8 +31,10 @@ LIBRARY = BUILD / "lib" / "libonstack-preload.so"
 ENDS = {"return": 7, "_exit": 7, "pthread_exit": 0}  # and the status, both of host.c
 EACH = 4  # of the calls that come first, all
 MOST = 4096  # far above the calls that a run makes: who comes so far has no end, and that is a failure
+HOST = "host-heap" if "heap" in sys.argv[1:] else "host"
 SECONDS = (0.03, 0.3, 2)  # of work; the later ones where a starved machine ended the program before a sample came
-MUST_FAIL = ("mmap", "timer_create", "rt_sigaction", "clone3", "openat", "write", "allocations")
+MUST_FAIL = {"host": ("mmap", "timer_create", "rt_sigaction", "clone3", "openat", "write", "allocations"),
+             "host-heap": ("mmap", "clone3", "openat", "write")}
 
 # injected: how many calls failed; said: lines on stderr; complaint: "" if all was as it should be
 Result = collections.namedtuple("Result", "injected profile said complaint")
@@ -47,8 +50,9 @@ class Empty(Wrong):
 
 def failing(directory, seconds, end, *how):
     """The program under the library; only the program: LD_PRELOAD is set behind the one that makes calls fail."""
-    settings = [f"LD_PRELOAD={LIBRARY}", "ONSTACK_PROFILE=out", "ONSTACK_STATUS=status", "ONSTACK_FREQUENCY=1000"]
-    command = [OUT / "failing", *how, ENDS[end], "env", *settings, OUT / "host", seconds, end]
+    settings = [f"LD_PRELOAD={LIBRARY}", "ONSTACK_PROFILE=out", "ONSTACK_STATUS=status"]
+    settings += ["ONSTACK_HEAP=1", "ONSTACK_HEAP_RATE=200000"] if HOST == "host-heap" else ["ONSTACK_FREQUENCY=1000"]
+    command = [OUT / "failing", *how, ENDS[end], "env", *settings, OUT / HOST, seconds, end]
     done = subprocess.run([str(part) for part in command], cwd=directory, stdin=subprocess.DEVNULL, check=False,
                           capture_output=True, timeout=120)
     if done.returncode == 77:
@@ -164,12 +168,13 @@ def learn():
     for call, _, reason in kinds:
         if reason:
             print(f"{call:18} not made to fail: {reason}")
-    return ["allocations"] + [call for call, _, reason in kinds if not reason]
+    own = ["allocations"] if HOST == "host" else []  # where the program's malloc is ours
+    return own + [call for call, _, reason in kinds if not reason]
 
 
 def main():
-    thorough = sys.argv[1:2] == ["all"]
-    only = sys.argv[2:] if thorough else sys.argv[1:]
+    only = [word for word in sys.argv[1:] if word not in ("all", "heap")]
+    thorough = "all" in sys.argv[1:]
     calls = only or learn()
     results = {}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -179,10 +184,10 @@ def main():
     every_run = [result for found in results.values() for result in found]
     failed = sum(result.complaint != "" for result in every_run)
     injected = sum(result.injected > 0 for result in every_run)
-    missed = [call for call in only or MUST_FAIL if not any(result.injected for result in results.get(call, []))]
+    missed = [call for call in only or MUST_FAIL[HOST] if not any(result.injected for result in results.get(call, []))]
     if missed:
         print("FAILED: never failed:", *missed)
-    print(f"preloaded: {injected} runs with a failure in the library, of {len(results)} kinds of calls; {failed} failed")
+    print(f"preloaded{' (heap)' if HOST == 'host-heap' else ''}: {injected} runs with a failure in the library, of {len(results)} kinds of calls; {failed} failed")
     sys.exit(1 if failed or missed else 0)
 
 

@@ -37,6 +37,7 @@ else
   run "$BUILD/tests/faults/steady"
   # shellcheck disable=SC2086
   run tests/faults/preloaded.py ${1-}
+  run tests/faults/preloaded.py heap # each sample makes some of the calls: every n would be hours
 fi
 run tests/faults/preload.sh
 exit $status
