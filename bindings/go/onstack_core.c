@@ -13322,8 +13322,9 @@ typedef struct onstack_wall_mark {
   int64_t
       unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
-  uint64_t rest_ns;   /* of stacks that were there for less than a period: of no sample yet */
-  uint64_t ticked_ns; /* of samples, and less than a period: of no tick yet */
+  uint64_t doubtful_ns; /* of a time slice in which it did not run: it waits, or a hypervisor had the processor */
+  uint64_t rest_ns;     /* of stacks that were there for less than a period: of no sample yet */
+  uint64_t ticked_ns;   /* of samples, and less than a period: of no tick yet */
   uint64_t name[2];
   uint64_t hints[ONSTACK_INTERPRETERS]; /* control/interpreter/others.h */
   bool is_named;                        /* it has not run since: so it has not given itself another name */
@@ -13343,8 +13344,12 @@ typedef struct onstack_wall_found {
 ONSTACK_INTERNAL void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
                                                    const onstack_wall_found *found);
 
-/* It runs, or waits for a processor. `stayed`: it has not left its processor since the last look, so it was not blocked: the
-   machine itself did not run (a hypervisor took the processor away). */
+/* It has had another time slice, so that the kernel has counted its waits for a processor, `waited_ns`. Returns how much of the
+   time in doubt they were: it was taken off the time since the last look, to which it does not belong. */
+ONSTACK_INTERNAL uint64_t onstack_wall_settle(onstack_wall_mark *mark, uint64_t waited_ns);
+
+/* It runs, or waits for a processor. `stayed`: it has had no other time slice since the last look, so it was not blocked: it
+   waits still, or the machine itself did not run (a hypervisor took the processor away). */
 ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
 
 /* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
@@ -13426,7 +13431,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   onstack_task_waited(mark->tid, &runnable_ns, &timeslices); /* not told: what is missing comes with the next look */
   const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
   const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
-  const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
+  int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
   const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
   mark->is_named = false;
@@ -13434,6 +13439,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   if (status == ONSTACK_LOOK_MOVED && !last) return WALL_AGAIN;
   if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
   onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
+  if (timeslices != mark->timeslices) blocked_ns += (int64_t)onstack_wall_settle(mark, waited_ns);
   if (status == ONSTACK_LOOK_BLOCKED) {
     const onstack_wall_found found = {state->look, now_ns, blocked_ns, cpu_ns != mark->cpu_ns};
     onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
@@ -15216,8 +15222,17 @@ void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, u
   wall_tell_runnable(slot, mark, index, false);
 }
 
+uint64_t onstack_wall_settle(onstack_wall_mark *mark, uint64_t waited_ns) {
+  const uint64_t doubtful_ns = mark->doubtful_ns;
+  mark->doubtful_ns = 0;
+  return doubtful_ns < waited_ns ? doubtful_ns : waited_ns;
+}
+
 void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
-  if (stayed && !mark->stands && blocked_ns > 0) return;
+  if (stayed && !mark->stands && blocked_ns > 0) {
+    mark->doubtful_ns += (uint64_t)blocked_ns;
+    return;
+  }
   if (mark->stands && blocked_ns > 0) {
     wall_give(mark, (uint64_t)blocked_ns);
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;

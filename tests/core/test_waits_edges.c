@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -465,16 +466,87 @@ Test(waits_edges, who_has_not_left_its_processor_was_not_blocked) {
   cr_assert_eq(mark.unplaced_ns, -3000000, "what the kernel takes back counts");
   onstack_wall_account_running(&mark, 50000000, false);
   cr_assert_eq(mark.unplaced_ns, 47000000);
+  cr_expect_eq(onstack_wall_settle(&mark, 20000000), 20000000, "so much of it was a wait for the processor");
+  cr_expect_eq(onstack_wall_settle(&mark, 20000000), 0, "and is told once");
+}
+
+/* ---- a processor that others have ---- */
+
+typedef struct books {
+  unsigned long long running_ns, waited_ns; /* proc(5): schedstat */
+} books;
+
+static books books_of(int32_t tid) {
+  char path[64];
+  books kept = {0, 0};
+  snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", (int)tid);
+  FILE *file = fopen(path, "r");
+  if (file && fscanf(file, "%llu %llu", &kept.running_ns, &kept.waited_ns) != 2) kept.running_ns = 0;
+  if (file) fclose(file);
+  return kept;
+}
+
+static int shared;
+
+static void on_the_shared_processor(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET((size_t)shared, &set);
+  if (sched_setaffinity(0, sizeof(set), &set) != 0) abort();
+}
+
+static void *keeps_it(void *data) {
+  on_the_shared_processor();
+  onstack_publish(&begun, (uint32_t)onstack_sys_gettid());
+  while (!onstack_observe(&quit)) continue;
+  return data;
+}
+
+static void *works_and_sleeps(void *data) {
+  on_the_shared_processor();
+  onstack_publish(&begun, (uint32_t)onstack_sys_gettid());
+  while (!onstack_observe(&quit)) {
+    t_burn(0.01);
+    t_sleep(0.02);
+  }
+  return data;
+}
+
+/* It waits for longer than the looks pause, again and again: such a wait is under way at some looks, and counted after them. */
+Test(waits_edges, waits_for_a_processor_are_told_once) {
+  pthread_t threads[4];
+  shared = sched_getcpu(); /* one that this process may have */
+  for (int i = 0; i < 3; i++) threads[i] = begin(keeps_it, NULL);
+  threads[3] = begin(works_and_sleeps, NULL);
+  const int32_t tid = (int32_t)begun;
+  if (books_of(tid).running_ns == 0) cr_skip("the kernel keeps no books of waits");
+  t_collector *all = t_collector_new();
+  onstack_session *session = watch(all, 200);
+  const double from = t_now();
+  const books before = books_of(tid);
+  t_sleep(3.0);
+  t_finish(session);
+  const books after = books_of(tid);
+  const double seconds = t_now() - from, told = t_seconds_of(all, tid);
+  onstack_publish(&quit, 1u);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  fprintf(stderr, "waits: %.3f s told of %.3f s, of which it ran %.3f and waited for a processor %.3f\n", told, seconds,
+          (double)(after.running_ns - before.running_ns) / 1e9, (double)(after.waited_ns - before.waited_ns) / 1e9);
+  cr_expect(told > seconds * 0.97 && told < seconds * 1.02);
 }
 
 /* A look that is held up between two of the clocks believes a wait for a processor to be time that the thread was blocked. */
 Test(waits_edges, what_the_kernel_takes_back_is_no_more_told) {
   onstack_slot *slot = calloc(1, sizeof(*slot));
-  onstack_look look = {.stack = {.count = 0}};
+  static uint64_t frames[1];
+  static uint8_t unwound_by[1];
+  static char labels[1];
+  onstack_look look = {.stack = {.count = 1, .frames = frames, .unwound_by = unwound_by, .labels = labels}};
   onstack_wall_found found = {.look = &look, .blocked_ns = 100};
   onstack_wall_mark mark = {.tid = 1};
   cr_assert(slot);
   slot->period_ns = 1000000000;
+  slot->ring.depth = 1;
   slot->runnable_ns = calloc(1, sizeof(*slot->runnable_ns));
   cr_assert(slot->runnable_ns);
   void *room = malloc(onstack_wall_stack_bytes(slot));

@@ -180,8 +180,17 @@ void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, u
   wall_tell_runnable(slot, mark, index, false);
 }
 
+uint64_t onstack_wall_settle(onstack_wall_mark *mark, uint64_t waited_ns) {
+  const uint64_t doubtful_ns = mark->doubtful_ns;
+  mark->doubtful_ns = 0;
+  return doubtful_ns < waited_ns ? doubtful_ns : waited_ns;
+}
+
 void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
-  if (stayed && !mark->stands && blocked_ns > 0) return;
+  if (stayed && !mark->stands && blocked_ns > 0) {
+    mark->doubtful_ns += (uint64_t)blocked_ns;
+    return;
+  }
   if (mark->stands && blocked_ns > 0) {
     wall_give(mark, (uint64_t)blocked_ns);
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
