@@ -57,7 +57,7 @@ static bool perf_map_is_of_earlier(const struct stat *status) {
   if (file) fclose(file);
   const uint64_t age_ns = read ? onstack_proc_stat_age_ns(onstack_proc_stat_state(line)) : 0;
   const int64_t began_ns = (int64_t)(onstack_clock_ns(CLOCK_REALTIME) - age_ns),
-                written_ns = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+                written_ns = ((int64_t)status->st_mtime + 1) * 1000000000; /* at the latest; macOS has no st_mtim */
   return age_ns > 0 && written_ns < began_ns - PERF_MAP_STEP_NS;
 }
 
