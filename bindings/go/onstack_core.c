@@ -13322,7 +13322,8 @@ typedef struct onstack_wall_mark {
   int64_t
       unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
-  uint64_t doubtful_ns; /* of a time slice in which it did not run: it waits, or a hypervisor had the processor */
+  uint64_t doubtful_ns; /* it was blocked or has waited: the kernel tells with its next time slice, or it waits to the end */
+  uint64_t idle_ns;     /* on no processor since the first look, and no wait was told of it: no wait can be longer */
   uint64_t rest_ns;     /* of stacks that were there for less than a period: of no sample yet */
   uint64_t ticked_ns;   /* of samples, and less than a period: of no tick yet */
   uint64_t name[2];
@@ -13344,13 +13345,15 @@ typedef struct onstack_wall_found {
 ONSTACK_INTERNAL void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
                                                    const onstack_wall_found *found);
 
-/* It has had another time slice, so that the kernel has counted its waits for a processor, `waited_ns`. Returns how much of the
-   time in doubt they were: it was taken off the time since the last look, to which it does not belong. */
-ONSTACK_INTERNAL uint64_t onstack_wall_settle(onstack_wall_mark *mark, uint64_t waited_ns);
+/* What a look tells of who is not blocked. */
+typedef enum onstack_wall_slice {
+  ONSTACK_SLICE_OTHER, /* it has had another time slice since the last look, or nobody tells */
+  ONSTACK_SLICE_WAITS, /* the same one, but it is on no processor: it waits for one, and may have been blocked before that */
+  ONSTACK_SLICE_KEPT /* the same one, and it is there: time without CPU time was the machine's (a hypervisor took it away) */
+} onstack_wall_slice;
 
-/* It runs, or waits for a processor. `stayed`: it has had no other time slice since the last look, so it was not blocked: it
-   waits still, or the machine itself did not run (a hypervisor took the processor away). */
-ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
+/* It runs, or waits for a processor. */
+ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, onstack_wall_slice slice);
 
 /* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
 ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
@@ -13384,6 +13387,7 @@ ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *ma
 #define WALL_STAND_NS 400000000u  /* and this at most */
 #define WALL_UNKNOWN UINT64_MAX   /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u             /* looks at a thread that runs meanwhile */
+#define WALL_APART_NS 200000u     /* clocks of a thread that are read within so much belong to one moment */
 #define WALL_AGE_NS 10000000u     /* up to so much is a thread younger than the kernel says (USER_HZ) */
 #define WALL_FOUND_NS 2000000000u /* within so much of its beginning a thread is found */
 #define WALL_SCAN_SHARE 200u      /* the same for new threads */
@@ -13423,37 +13427,79 @@ static wall_state wall_states[ONSTACK_MAX_SESSIONS];
 
 typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
 
+/* The clocks of a thread at a look, and what they say of the time since the last one. */
+typedef struct wall_clocks {
+  uint64_t now_ns, cpu_ns, runnable_ns, timeslices;
+  uint64_t waited_ns, idle_ns;
+  int64_t blocked_ns;
+  bool told; /* of its waits; else they come with the next look */
+} wall_clocks;
+
+static void wall_read_waits(const onstack_wall_mark *mark, wall_clocks *clocks) {
+  clocks->runnable_ns = mark->runnable_ns;
+  clocks->timeslices = mark->timeslices;
+  clocks->told = onstack_task_waited(mark->tid, &clocks->runnable_ns, &clocks->timeslices);
+  const bool known = mark->runnable_ns != WALL_UNKNOWN && clocks->runnable_ns > mark->runnable_ns;
+  const int64_t off_ns = (int64_t)(clocks->now_ns - mark->seen_ns - (clocks->cpu_ns - mark->cpu_ns)); /* on no processor */
+  const int64_t most_ns = (int64_t)mark->idle_ns + off_ns; /* a wait may have begun before the first look */
+  const int64_t counted_ns = known ? (int64_t)(clocks->runnable_ns - mark->runnable_ns) : 0;
+  const int64_t waited_ns = counted_ns < most_ns ? counted_ns : most_ns > 0 ? most_ns : 0;
+  clocks->waited_ns = (uint64_t)waited_ns;
+  clocks->idle_ns = most_ns > waited_ns ? (uint64_t)(most_ns - waited_ns) : 0;
+  clocks->blocked_ns = off_ns - waited_ns;
+}
+
+/* How it runs: where its CPU time goes on in the time slice of the last look it has never left its processor. */
+static onstack_wall_slice wall_slice(const onstack_wall_mark *mark, const wall_clocks *clocks) {
+  uint64_t later_ns, waited_ns, timeslices;
+  if (!clocks->told || clocks->timeslices != mark->timeslices) return ONSTACK_SLICE_OTHER;
+  if (!onstack_timer_read_clock(onstack_timer_cpu_clock(mark->tid), &later_ns) || later_ns == clocks->cpu_ns)
+    return ONSTACK_SLICE_WAITS;
+  return onstack_task_waited(mark->tid, &waited_ns, &timeslices) && timeslices == clocks->timeslices ? ONSTACK_SLICE_KEPT
+                                                                                                     : ONSTACK_SLICE_WAITS;
+}
+
+static void wall_account(onstack_slot *slot, wall_state *state, uint32_t index, const wall_clocks *clocks,
+                         onstack_look_status status) {
+  onstack_wall_mark *mark = &state->marks[index];
+  int64_t blocked_ns = clocks->blocked_ns;
+  onstack_add_relaxed(&slot->runnable_ns[index], clocks->waited_ns);
+  if (clocks->timeslices != mark->timeslices) { /* the kernel has counted its waits until then */
+    blocked_ns += (int64_t)mark->doubtful_ns;
+    mark->doubtful_ns = 0;
+  }
+  if (status == ONSTACK_LOOK_BLOCKED) {
+    const onstack_wall_found found = {state->look, clocks->now_ns, blocked_ns, clocks->cpu_ns != mark->cpu_ns};
+    onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
+  } else if (status == ONSTACK_LOOK_REFUSED) {
+    onstack_add_relaxed(&state->refused, (uint64_t)1);
+    mark->unplaced_ns += blocked_ns;
+    mark->stands = false;
+  } else {
+    onstack_wall_account_running(mark, blocked_ns, wall_slice(mark, clocks));
+  }
+  mark->seen_ns = clocks->now_ns;
+  mark->cpu_ns = clocks->cpu_ns;
+  mark->runnable_ns = clocks->runnable_ns;
+  mark->timeslices = clocks->timeslices;
+  mark->idle_ns = clocks->idle_ns;
+}
+
 /* A look at a thread that has run since the last one. */
 static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
-  uint64_t runnable_ns = mark->runnable_ns, timeslices = mark->timeslices + 1;
-  onstack_task_waited(mark->tid, &runnable_ns, &timeslices); /* not told: what is missing comes with the next look */
-  const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
-  const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
-  int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
+  wall_clocks clocks = {.now_ns = now_ns, .cpu_ns = cpu_ns};
+  wall_read_waits(mark, &clocks);
+  /* Who looks was held up between the clocks: what one is ahead of another would be lost with the next time slice. */
+  if (!last && onstack_monotonic_ns() - now_ns > WALL_APART_NS) return WALL_AGAIN;
   const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
   mark->is_named = false;
   if (status == ONSTACK_LOOK_MOVED) onstack_add_relaxed(&state->moved, (uint64_t)1);
   if (status == ONSTACK_LOOK_MOVED && !last) return WALL_AGAIN;
   if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
-  onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
-  if (timeslices != mark->timeslices) blocked_ns += (int64_t)onstack_wall_settle(mark, waited_ns);
-  if (status == ONSTACK_LOOK_BLOCKED) {
-    const onstack_wall_found found = {state->look, now_ns, blocked_ns, cpu_ns != mark->cpu_ns};
-    onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
-  } else if (status == ONSTACK_LOOK_REFUSED) {
-    onstack_add_relaxed(&state->refused, (uint64_t)1);
-    if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
-    mark->stands = false;
-  } else {
-    onstack_wall_account_running(mark, blocked_ns, timeslices == mark->timeslices);
-  }
-  mark->seen_ns = now_ns;
-  mark->cpu_ns = cpu_ns;
-  mark->runnable_ns = runnable_ns;
-  mark->timeslices = timeslices;
+  wall_account(slot, state, index, &clocks, status);
   return WALL_LOOKED;
 }
 
@@ -15146,7 +15192,7 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
 /* What is held back becomes a sample, if it comes to a tick. */
 static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
   onstack_wall_stack *stack = mark->stack;
-  if (!stack || stack->blocked_ns == 0) return;
+  if (!stack) return;
   mark->rest_ns += stack->blocked_ns;
   stack->blocked_ns = 0;
   const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
@@ -15164,6 +15210,14 @@ static void wall_give(onstack_wall_mark *mark, uint64_t ns) {
   mark->stack->blocked_ns += ns - paid;
 }
 
+/* What the kernel has taken back was given to the last stack most likely, and is taken from what is held back for it. */
+static void wall_take_back(onstack_wall_mark *mark) {
+  if (!mark->stack || mark->unplaced_ns >= 0) return;
+  const uint64_t held_ns = mark->stack->blocked_ns;
+  mark->stack->blocked_ns = 0;
+  wall_give(mark, held_ns);
+}
+
 /* Not all threads in the same round. */
 void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns) {
   if (mark->stack && mark->stack->blocked_ns >= held_ns / 2 + (uint64_t)mark->tid % 64 * (held_ns / 128))
@@ -15174,10 +15228,10 @@ void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint6
 
 void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index) {
   const uint64_t unplaced_ns = mark->unplaced_ns > 0 ? (uint64_t)mark->unplaced_ns : 0;
+  onstack_add_relaxed(&slot->runnable_ns[index], mark->doubtful_ns); /* it waits still */
   if (mark->stack) {
-    const uint64_t held_ns = mark->stack->blocked_ns;
-    mark->stack->blocked_ns = 0;
-    wall_give(mark, held_ns + unplaced_ns);
+    wall_take_back(mark);
+    mark->stack->blocked_ns += unplaced_ns;
     mark->ticked_ns += slot->period_ns / 2;
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
@@ -15200,6 +15254,11 @@ static void wall_renew(onstack_slot *slot, onstack_wall_mark *mark, uint32_t map
 void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
                                   const onstack_wall_found *found) {
   int64_t blocked_ns = found->blocked_ns;
+  if (blocked_ns < 0) {
+    mark->unplaced_ns += blocked_ns;
+    blocked_ns = 0;
+    wall_take_back(mark);
+  }
   if (mark->stack && wall_stack_is(mark->stack, found->look)) {
     wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
   } else {
@@ -15222,22 +15281,18 @@ void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, u
   wall_tell_runnable(slot, mark, index, false);
 }
 
-uint64_t onstack_wall_settle(onstack_wall_mark *mark, uint64_t waited_ns) {
-  const uint64_t doubtful_ns = mark->doubtful_ns;
-  mark->doubtful_ns = 0;
-  return doubtful_ns < waited_ns ? doubtful_ns : waited_ns;
-}
-
-void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
-  if (stayed && !mark->stands && blocked_ns > 0) {
-    mark->doubtful_ns += (uint64_t)blocked_ns;
+void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, onstack_wall_slice slice) {
+  if (slice != ONSTACK_SLICE_OTHER && !mark->stands && blocked_ns > 0) {
+    if (slice == ONSTACK_SLICE_WAITS) mark->doubtful_ns += (uint64_t)blocked_ns;
     return;
   }
   if (mark->stands && blocked_ns > 0) {
     wall_give(mark, (uint64_t)blocked_ns);
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
-  } else
+  } else {
     mark->unplaced_ns += blocked_ns;
+    wall_take_back(mark);
+  }
   mark->stands = false;
 }
 
@@ -15248,6 +15303,7 @@ bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark
 
 void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
   wall_give(mark, ns);
+  mark->idle_ns += ns;
   mark->stack->walked.time_ns = mark->seen_ns + ns;
 }
 

@@ -44,6 +44,7 @@
 #define WALL_STAND_NS 400000000u  /* and this at most */
 #define WALL_UNKNOWN UINT64_MAX   /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u             /* looks at a thread that runs meanwhile */
+#define WALL_APART_NS 200000u     /* clocks of a thread that are read within so much belong to one moment */
 #define WALL_AGE_NS 10000000u     /* up to so much is a thread younger than the kernel says (USER_HZ) */
 #define WALL_FOUND_NS 2000000000u /* within so much of its beginning a thread is found */
 #define WALL_SCAN_SHARE 200u      /* the same for new threads */
@@ -83,37 +84,79 @@ static wall_state wall_states[ONSTACK_MAX_SESSIONS];
 
 typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
 
+/* The clocks of a thread at a look, and what they say of the time since the last one. */
+typedef struct wall_clocks {
+  uint64_t now_ns, cpu_ns, runnable_ns, timeslices;
+  uint64_t waited_ns, idle_ns;
+  int64_t blocked_ns;
+  bool told; /* of its waits; else they come with the next look */
+} wall_clocks;
+
+static void wall_read_waits(const onstack_wall_mark *mark, wall_clocks *clocks) {
+  clocks->runnable_ns = mark->runnable_ns;
+  clocks->timeslices = mark->timeslices;
+  clocks->told = onstack_task_waited(mark->tid, &clocks->runnable_ns, &clocks->timeslices);
+  const bool known = mark->runnable_ns != WALL_UNKNOWN && clocks->runnable_ns > mark->runnable_ns;
+  const int64_t off_ns = (int64_t)(clocks->now_ns - mark->seen_ns - (clocks->cpu_ns - mark->cpu_ns)); /* on no processor */
+  const int64_t most_ns = (int64_t)mark->idle_ns + off_ns; /* a wait may have begun before the first look */
+  const int64_t counted_ns = known ? (int64_t)(clocks->runnable_ns - mark->runnable_ns) : 0;
+  const int64_t waited_ns = counted_ns < most_ns ? counted_ns : most_ns > 0 ? most_ns : 0;
+  clocks->waited_ns = (uint64_t)waited_ns;
+  clocks->idle_ns = most_ns > waited_ns ? (uint64_t)(most_ns - waited_ns) : 0;
+  clocks->blocked_ns = off_ns - waited_ns;
+}
+
+/* How it runs: where its CPU time goes on in the time slice of the last look it has never left its processor. */
+static onstack_wall_slice wall_slice(const onstack_wall_mark *mark, const wall_clocks *clocks) {
+  uint64_t later_ns, waited_ns, timeslices;
+  if (!clocks->told || clocks->timeslices != mark->timeslices) return ONSTACK_SLICE_OTHER;
+  if (!onstack_timer_read_clock(onstack_timer_cpu_clock(mark->tid), &later_ns) || later_ns == clocks->cpu_ns)
+    return ONSTACK_SLICE_WAITS;
+  return onstack_task_waited(mark->tid, &waited_ns, &timeslices) && timeslices == clocks->timeslices ? ONSTACK_SLICE_KEPT
+                                                                                                     : ONSTACK_SLICE_WAITS;
+}
+
+static void wall_account(onstack_slot *slot, wall_state *state, uint32_t index, const wall_clocks *clocks,
+                         onstack_look_status status) {
+  onstack_wall_mark *mark = &state->marks[index];
+  int64_t blocked_ns = clocks->blocked_ns;
+  onstack_add_relaxed(&slot->runnable_ns[index], clocks->waited_ns);
+  if (clocks->timeslices != mark->timeslices) { /* the kernel has counted its waits until then */
+    blocked_ns += (int64_t)mark->doubtful_ns;
+    mark->doubtful_ns = 0;
+  }
+  if (status == ONSTACK_LOOK_BLOCKED) {
+    const onstack_wall_found found = {state->look, clocks->now_ns, blocked_ns, clocks->cpu_ns != mark->cpu_ns};
+    onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
+  } else if (status == ONSTACK_LOOK_REFUSED) {
+    onstack_add_relaxed(&state->refused, (uint64_t)1);
+    mark->unplaced_ns += blocked_ns;
+    mark->stands = false;
+  } else {
+    onstack_wall_account_running(mark, blocked_ns, wall_slice(mark, clocks));
+  }
+  mark->seen_ns = clocks->now_ns;
+  mark->cpu_ns = clocks->cpu_ns;
+  mark->runnable_ns = clocks->runnable_ns;
+  mark->timeslices = clocks->timeslices;
+  mark->idle_ns = clocks->idle_ns;
+}
+
 /* A look at a thread that has run since the last one. */
 static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
-  uint64_t runnable_ns = mark->runnable_ns, timeslices = mark->timeslices + 1;
-  onstack_task_waited(mark->tid, &runnable_ns, &timeslices); /* not told: what is missing comes with the next look */
-  const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
-  const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
-  int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
+  wall_clocks clocks = {.now_ns = now_ns, .cpu_ns = cpu_ns};
+  wall_read_waits(mark, &clocks);
+  /* Who looks was held up between the clocks: what one is ahead of another would be lost with the next time slice. */
+  if (!last && onstack_monotonic_ns() - now_ns > WALL_APART_NS) return WALL_AGAIN;
   const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
   mark->is_named = false;
   if (status == ONSTACK_LOOK_MOVED) onstack_add_relaxed(&state->moved, (uint64_t)1);
   if (status == ONSTACK_LOOK_MOVED && !last) return WALL_AGAIN;
   if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
-  onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
-  if (timeslices != mark->timeslices) blocked_ns += (int64_t)onstack_wall_settle(mark, waited_ns);
-  if (status == ONSTACK_LOOK_BLOCKED) {
-    const onstack_wall_found found = {state->look, now_ns, blocked_ns, cpu_ns != mark->cpu_ns};
-    onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
-  } else if (status == ONSTACK_LOOK_REFUSED) {
-    onstack_add_relaxed(&state->refused, (uint64_t)1);
-    if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
-    mark->stands = false;
-  } else {
-    onstack_wall_account_running(mark, blocked_ns, timeslices == mark->timeslices);
-  }
-  mark->seen_ns = now_ns;
-  mark->cpu_ns = cpu_ns;
-  mark->runnable_ns = runnable_ns;
-  mark->timeslices = timeslices;
+  wall_account(slot, state, index, &clocks, status);
   return WALL_LOOKED;
 }
 

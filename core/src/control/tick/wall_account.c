@@ -104,7 +104,7 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
 /* What is held back becomes a sample, if it comes to a tick. */
 static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
   onstack_wall_stack *stack = mark->stack;
-  if (!stack || stack->blocked_ns == 0) return;
+  if (!stack) return;
   mark->rest_ns += stack->blocked_ns;
   stack->blocked_ns = 0;
   const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
@@ -122,6 +122,14 @@ static void wall_give(onstack_wall_mark *mark, uint64_t ns) {
   mark->stack->blocked_ns += ns - paid;
 }
 
+/* What the kernel has taken back was given to the last stack most likely, and is taken from what is held back for it. */
+static void wall_take_back(onstack_wall_mark *mark) {
+  if (!mark->stack || mark->unplaced_ns >= 0) return;
+  const uint64_t held_ns = mark->stack->blocked_ns;
+  mark->stack->blocked_ns = 0;
+  wall_give(mark, held_ns);
+}
+
 /* Not all threads in the same round. */
 void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns) {
   if (mark->stack && mark->stack->blocked_ns >= held_ns / 2 + (uint64_t)mark->tid % 64 * (held_ns / 128))
@@ -132,10 +140,10 @@ void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint6
 
 void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index) {
   const uint64_t unplaced_ns = mark->unplaced_ns > 0 ? (uint64_t)mark->unplaced_ns : 0;
+  onstack_add_relaxed(&slot->runnable_ns[index], mark->doubtful_ns); /* it waits still */
   if (mark->stack) {
-    const uint64_t held_ns = mark->stack->blocked_ns;
-    mark->stack->blocked_ns = 0;
-    wall_give(mark, held_ns + unplaced_ns);
+    wall_take_back(mark);
+    mark->stack->blocked_ns += unplaced_ns;
     mark->ticked_ns += slot->period_ns / 2;
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
@@ -158,6 +166,11 @@ static void wall_renew(onstack_slot *slot, onstack_wall_mark *mark, uint32_t map
 void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
                                   const onstack_wall_found *found) {
   int64_t blocked_ns = found->blocked_ns;
+  if (blocked_ns < 0) {
+    mark->unplaced_ns += blocked_ns;
+    blocked_ns = 0;
+    wall_take_back(mark);
+  }
   if (mark->stack && wall_stack_is(mark->stack, found->look)) {
     wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
   } else {
@@ -180,22 +193,18 @@ void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, u
   wall_tell_runnable(slot, mark, index, false);
 }
 
-uint64_t onstack_wall_settle(onstack_wall_mark *mark, uint64_t waited_ns) {
-  const uint64_t doubtful_ns = mark->doubtful_ns;
-  mark->doubtful_ns = 0;
-  return doubtful_ns < waited_ns ? doubtful_ns : waited_ns;
-}
-
-void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed) {
-  if (stayed && !mark->stands && blocked_ns > 0) {
-    mark->doubtful_ns += (uint64_t)blocked_ns;
+void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, onstack_wall_slice slice) {
+  if (slice != ONSTACK_SLICE_OTHER && !mark->stands && blocked_ns > 0) {
+    if (slice == ONSTACK_SLICE_WAITS) mark->doubtful_ns += (uint64_t)blocked_ns;
     return;
   }
   if (mark->stands && blocked_ns > 0) {
     wall_give(mark, (uint64_t)blocked_ns);
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
-  } else
+  } else {
     mark->unplaced_ns += blocked_ns;
+    wall_take_back(mark);
+  }
   mark->stands = false;
 }
 
@@ -206,6 +215,7 @@ bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark
 
 void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
   wall_give(mark, ns);
+  mark->idle_ns += ns;
   mark->stack->walked.time_ns = mark->seen_ns + ns;
 }
 

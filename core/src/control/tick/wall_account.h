@@ -20,7 +20,8 @@ typedef struct onstack_wall_mark {
   int64_t
       unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
-  uint64_t doubtful_ns; /* of a time slice in which it did not run: it waits, or a hypervisor had the processor */
+  uint64_t doubtful_ns; /* it was blocked or has waited: the kernel tells with its next time slice, or it waits to the end */
+  uint64_t idle_ns;     /* on no processor since the first look, and no wait was told of it: no wait can be longer */
   uint64_t rest_ns;     /* of stacks that were there for less than a period: of no sample yet */
   uint64_t ticked_ns;   /* of samples, and less than a period: of no tick yet */
   uint64_t name[2];
@@ -42,13 +43,15 @@ typedef struct onstack_wall_found {
 ONSTACK_INTERNAL void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
                                                    const onstack_wall_found *found);
 
-/* It has had another time slice, so that the kernel has counted its waits for a processor, `waited_ns`. Returns how much of the
-   time in doubt they were: it was taken off the time since the last look, to which it does not belong. */
-ONSTACK_INTERNAL uint64_t onstack_wall_settle(onstack_wall_mark *mark, uint64_t waited_ns);
+/* What a look tells of who is not blocked. */
+typedef enum onstack_wall_slice {
+  ONSTACK_SLICE_OTHER, /* it has had another time slice since the last look, or nobody tells */
+  ONSTACK_SLICE_WAITS, /* the same one, but it is on no processor: it waits for one, and may have been blocked before that */
+  ONSTACK_SLICE_KEPT /* the same one, and it is there: time without CPU time was the machine's (a hypervisor took it away) */
+} onstack_wall_slice;
 
-/* It runs, or waits for a processor. `stayed`: it has had no other time slice since the last look, so it was not blocked: it
-   waits still, or the machine itself did not run (a hypervisor took the processor away). */
-ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, bool stayed);
+/* It runs, or waits for a processor. */
+ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, onstack_wall_slice slice);
 
 /* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
 ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
