@@ -15192,7 +15192,7 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
 /* What is held back becomes a sample, if it comes to a tick. */
 static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
   onstack_wall_stack *stack = mark->stack;
-  if (!stack) return;
+  if (!stack || stack->blocked_ns + mark->rest_ns == 0) return; /* no sample of no time */
   mark->rest_ns += stack->blocked_ns;
   stack->blocked_ns = 0;
   const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
