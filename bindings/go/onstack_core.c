@@ -13335,6 +13335,9 @@ typedef struct onstack_wall_mark {
 /* Bytes that a stack of this session takes at most. */
 ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
 
+/* Time of which no sample can be made. */
+ONSTACK_INTERNAL void onstack_wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks);
+
 /* A look found it blocked. `room`: for its stack, the same each time. `index`: of its record. */
 typedef struct onstack_wall_found {
   const onstack_look *look;
@@ -13419,6 +13422,7 @@ typedef struct wall_state {
   uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
   uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
   uint64_t rounds, looks, moved, refused; /* atomic */
+  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
 } wall_state;
 
 static wall_state wall_states[ONSTACK_MAX_SESSIONS];
@@ -13575,12 +13579,22 @@ static void wall_visit_all(onstack_slot *slot, wall_state *state) {
     if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
 }
 
+/* Nothing has told where that was. Half a tick counts in the end. */
+static void wall_count_unseen(onstack_slot *slot, wall_state *state, uint64_t half_ns) {
+  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
+  const uint64_t counted_ns = ticks * slot->period_ns;
+  if (ticks == 0) return;
+  onstack_sub_relaxed(&state->unseen_ns, counted_ns < unseen_ns ? counted_ns : unseen_ns);
+  onstack_wall_lose(slot, counted_ns, ticks);
+}
+
 /* Nanoseconds of this thread's CPU time that a round took. */
 static uint64_t wall_round(onstack_slot *slot, wall_state *state, uint64_t now_ns) {
   const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   state->threads = 0;
   state->round_ns = now_ns;
   wall_visit_all(slot, state);
+  wall_count_unseen(slot, state, 0);
   state->held_ns = WALL_HELD_NS + state->threads * (uint64_t)WALL_HELD_EACH_NS;
   onstack_add_relaxed(&state->rounds, (uint64_t)1);
   return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
@@ -13632,6 +13646,7 @@ static void clock_wall_finish(onstack_slot *slot) {
     wall_wait_for_room(slot, until_ns);
     onstack_wall_end(slot, &state->marks[i], i);
   }
+  wall_count_unseen(slot, state, slot->period_ns / 2);
 }
 
 static void clock_wall_drop(onstack_slot *slot) {
@@ -13691,7 +13706,7 @@ static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings)
 }
 
 static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  const wall_state *state = &wall_states[slot->index];
+  wall_state *state = &wall_states[slot->index];
   const size_t index = (size_t)(record - slot->threads.records);
   uint64_t cpu_ns;
   if (state->reborn) onstack_store_relaxed(&state->reborn[index], (uint8_t)0); /* of who had the record before */
@@ -13699,6 +13714,8 @@ static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t 
     const uint64_t now_ns = onstack_monotonic_ns();
     onstack_store_relaxed(&state->armed[index].cpu_ns, cpu_ns);
     onstack_publish(&state->armed[index].ns, now_ns);
+    /* Found by a scan; one that is older than the session is armed at its start, unless there was no record for it. */
+    if (onstack_observe(&slot->meets) && cpu_ns <= now_ns - state->joined_ns) onstack_add_relaxed(&state->unseen_ns, cpu_ns);
   }
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }
@@ -15142,8 +15159,7 @@ static bool wall_stack_is(const onstack_wall_stack *stack, const onstack_look *l
          memcmp(a->labels, b->labels, a->label_bytes) == 0;
 }
 
-/* Time of which no sample can be made. */
-static void wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks) {
+void onstack_wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks) {
   if (ticks == 0) return;
   onstack_add_relaxed(&slot->counters.ticks, ticks);
   onstack_add_relaxed(&slot->lost[ONSTACK_KIND_WALL].unwinder.weight, ticks);
@@ -15161,7 +15177,7 @@ static void wall_record(onstack_slot *slot, onstack_wall_mark *mark, const onsta
   const onstack_event event = {
       .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
   if (!onstack_source_enter(&visit, slot, slot->generation, NULL)) {
-    wall_lose(slot, ns, weight);
+    onstack_wall_lose(slot, ns, weight);
     return;
   }
   onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
@@ -15237,7 +15253,7 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
     wall_tell_runnable(slot, mark, index, true);
   } else {
     const uint64_t lost_ns = unplaced_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
-    wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
+    onstack_wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
   }
   onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
   *mark = (onstack_wall_mark){.tid = 0};
@@ -26177,7 +26193,9 @@ static const struct {
     {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
     {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
                          "larger"},
-    {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame"},
+    {"dropped_unwinder",
+     "ticks for which the unwinder that was given returned no frame; of real time what threads did before they "
+     "were found, and those did that ended before a look"},
     {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
     {"heap_untracked",
      "sampled blocks without a place among those in use (heap_objects): they are in alloc and never in inuse; "

@@ -471,6 +471,34 @@ Test(waits_edges, who_has_not_left_its_processor_was_not_blocked) {
   cr_assert_eq(mark.doubtful_ns, 50000000, "it may have been blocked before it waits");
 }
 
+/* ---- threads that compute and end ---- */
+
+#define COMPUTERS 50
+#define COMPUTES 0.03
+
+static void *computes(void *data) {
+  onstack_publish(&begun, (uint32_t)onstack_sys_gettid());
+  t_burn(COMPUTES);
+  return data;
+}
+
+/* Until a scan has found it a thread has no timer. */
+Test(waits_edges, what_new_threads_have_computed_is_told_or_counted) {
+  t_collector *all = t_collector_new();
+  double told = 0;
+  onstack_session *session = watch(all, 200);
+  int32_t tids[COMPUTERS];
+  for (int i = 0; i < COMPUTERS; i++) {
+    pthread_join(begin(computes, NULL), NULL);
+    tids[i] = (int32_t)begun;
+  }
+  const onstack_stats stats = t_finish(session);
+  for (int i = 0; i < COMPUTERS; i++) told += t_seconds_of(all, tids[i]);
+  const double counted = (double)stats.dropped_unwinder / 200;
+  fprintf(stderr, "waits: %.3f s told and %.3f counted of %.3f\n", told, counted, COMPUTERS * COMPUTES);
+  cr_expect(told + counted > COMPUTERS * COMPUTES * 0.9);
+}
+
 /* ---- a processor that others have ---- */
 
 static int shared;

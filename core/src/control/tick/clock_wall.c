@@ -76,6 +76,7 @@ typedef struct wall_state {
   uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
   uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
   uint64_t rounds, looks, moved, refused; /* atomic */
+  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
 } wall_state;
 
 static wall_state wall_states[ONSTACK_MAX_SESSIONS];
@@ -232,12 +233,22 @@ static void wall_visit_all(onstack_slot *slot, wall_state *state) {
     if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
 }
 
+/* Nothing has told where that was. Half a tick counts in the end. */
+static void wall_count_unseen(onstack_slot *slot, wall_state *state, uint64_t half_ns) {
+  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
+  const uint64_t counted_ns = ticks * slot->period_ns;
+  if (ticks == 0) return;
+  onstack_sub_relaxed(&state->unseen_ns, counted_ns < unseen_ns ? counted_ns : unseen_ns);
+  onstack_wall_lose(slot, counted_ns, ticks);
+}
+
 /* Nanoseconds of this thread's CPU time that a round took. */
 static uint64_t wall_round(onstack_slot *slot, wall_state *state, uint64_t now_ns) {
   const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   state->threads = 0;
   state->round_ns = now_ns;
   wall_visit_all(slot, state);
+  wall_count_unseen(slot, state, 0);
   state->held_ns = WALL_HELD_NS + state->threads * (uint64_t)WALL_HELD_EACH_NS;
   onstack_add_relaxed(&state->rounds, (uint64_t)1);
   return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
@@ -289,6 +300,7 @@ static void clock_wall_finish(onstack_slot *slot) {
     wall_wait_for_room(slot, until_ns);
     onstack_wall_end(slot, &state->marks[i], i);
   }
+  wall_count_unseen(slot, state, slot->period_ns / 2);
 }
 
 static void clock_wall_drop(onstack_slot *slot) {
@@ -348,7 +360,7 @@ static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings)
 }
 
 static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  const wall_state *state = &wall_states[slot->index];
+  wall_state *state = &wall_states[slot->index];
   const size_t index = (size_t)(record - slot->threads.records);
   uint64_t cpu_ns;
   if (state->reborn) onstack_store_relaxed(&state->reborn[index], (uint8_t)0); /* of who had the record before */
@@ -356,6 +368,9 @@ static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t 
     const uint64_t now_ns = onstack_monotonic_ns();
     onstack_store_relaxed(&state->armed[index].cpu_ns, cpu_ns);
     onstack_publish(&state->armed[index].ns, now_ns);
+    /* Found by a scan; one that is older than the session is armed at its start, unless there was no record for it. */
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && cpu_ns <= now_ns - state->joined_ns)
+      onstack_add_relaxed(&state->unseen_ns, cpu_ns);
   }
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }

@@ -54,8 +54,7 @@ static bool wall_stack_is(const onstack_wall_stack *stack, const onstack_look *l
          memcmp(a->labels, b->labels, a->label_bytes) == 0;
 }
 
-/* Time of which no sample can be made. */
-static void wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks) {
+void onstack_wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks) {
   if (ticks == 0) return;
   onstack_add_relaxed(&slot->counters.ticks, ticks);
   onstack_add_relaxed(&slot->lost[ONSTACK_KIND_WALL].unwinder.weight, ticks);
@@ -73,7 +72,7 @@ static void wall_record(onstack_slot *slot, onstack_wall_mark *mark, const onsta
   const onstack_event event = {
       .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
   if (!onstack_source_enter(&visit, slot, slot->generation, NULL)) {
-    wall_lose(slot, ns, weight);
+    onstack_wall_lose(slot, ns, weight);
     return;
   }
   onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
@@ -149,7 +148,7 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
     wall_tell_runnable(slot, mark, index, true);
   } else {
     const uint64_t lost_ns = unplaced_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
-    wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
+    onstack_wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
   }
   onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
   *mark = (onstack_wall_mark){.tid = 0};

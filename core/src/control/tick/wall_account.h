@@ -33,6 +33,9 @@ typedef struct onstack_wall_mark {
 /* Bytes that a stack of this session takes at most. */
 ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
 
+/* Time of which no sample can be made. */
+ONSTACK_INTERNAL void onstack_wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks);
+
 /* A look found it blocked. `room`: for its stack, the same each time. `index`: of its record. */
 typedef struct onstack_wall_found {
   const onstack_look *look;
