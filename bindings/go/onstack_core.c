@@ -1506,6 +1506,10 @@ static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { retu
 #include <string.h>
 #include <unistd.h>
 
+#ifndef CLOCK_BOOTTIME /* macOS, which has no /proc either */
+#define CLOCK_BOOTTIME CLOCK_MONOTONIC
+#endif
+
 #define PROC_STAT_TO_START 19 /* from the state (3) to starttime (22) */
 
 const char *onstack_proc_stat_state(const char *line) {
@@ -13715,7 +13719,8 @@ static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t 
     onstack_store_relaxed(&state->armed[index].cpu_ns, cpu_ns);
     onstack_publish(&state->armed[index].ns, now_ns);
     /* Found by a scan; one that is older than the session is armed at its start, unless there was no record for it. */
-    if (onstack_observe(&slot->meets) && cpu_ns <= now_ns - state->joined_ns) onstack_add_relaxed(&state->unseen_ns, cpu_ns);
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && cpu_ns <= now_ns - state->joined_ns)
+      onstack_add_relaxed(&state->unseen_ns, cpu_ns);
   }
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }

@@ -7,6 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef CLOCK_BOOTTIME /* macOS, which has no /proc either */
+#define CLOCK_BOOTTIME CLOCK_MONOTONIC
+#endif
+
 #define PROC_STAT_TO_START 19 /* from the state (3) to starttime (22) */
 
 const char *onstack_proc_stat_state(const char *line) {
