@@ -13394,7 +13394,6 @@ ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *ma
 #define WALL_STAND_NS 400000000u  /* and this at most */
 #define WALL_UNKNOWN UINT64_MAX   /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u             /* looks at a thread that runs meanwhile */
-#define WALL_APART_NS 200000u     /* clocks of a thread that are read within so much belong to one moment */
 #define WALL_AGE_NS 10000000u     /* up to so much is a thread younger than the kernel says (USER_HZ) */
 #define WALL_FOUND_NS 2000000000u /* within so much of its beginning a thread is found */
 #define WALL_SCAN_SHARE 200u      /* the same for new threads */
@@ -13481,8 +13480,8 @@ static void wall_account(onstack_slot *slot, wall_state *state, uint32_t index, 
     onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
-    mark->unplaced_ns += blocked_ns;
-    mark->stands = false;
+    mark->stands = false; /* nobody tells */
+    onstack_wall_account_running(mark, blocked_ns, ONSTACK_SLICE_OTHER);
   } else {
     onstack_wall_account_running(mark, blocked_ns, wall_slice(mark, clocks));
   }
@@ -13499,8 +13498,6 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   onstack_wall_mark *mark = &state->marks[index];
   wall_clocks clocks = {.now_ns = now_ns, .cpu_ns = cpu_ns};
   wall_read_waits(mark, &clocks);
-  /* Who looks was held up between the clocks: what one is ahead of another would be lost with the next time slice. */
-  if (!last && onstack_monotonic_ns() - now_ns > WALL_APART_NS) return WALL_AGAIN;
   const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
   mark->is_named = false;
@@ -13583,7 +13580,7 @@ static void wall_visit_all(onstack_slot *slot, wall_state *state) {
     if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
 }
 
-/* Nothing has told where that was. Half a tick counts in the end. */
+/* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
 static void wall_count_unseen(onstack_slot *slot, wall_state *state, uint64_t half_ns) {
   const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
   const uint64_t counted_ns = ticks * slot->period_ns;
@@ -15231,8 +15228,10 @@ static void wall_give(onstack_wall_mark *mark, uint64_t ns) {
   mark->stack->blocked_ns += ns - paid;
 }
 
-/* What the kernel has taken back was given to the last stack most likely, and is taken from what is held back for it. */
-static void wall_take_back(onstack_wall_mark *mark) {
+/* Time of no stack yet. What the kernel takes back (negative) was given to the last stack most likely, and is taken from what
+   is held back for it. */
+static void wall_leave_unplaced(onstack_wall_mark *mark, int64_t ns) {
+  mark->unplaced_ns += ns;
   if (!mark->stack || mark->unplaced_ns >= 0) return;
   const uint64_t held_ns = mark->stack->blocked_ns;
   mark->stack->blocked_ns = 0;
@@ -15251,7 +15250,6 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
   const uint64_t unplaced_ns = mark->unplaced_ns > 0 ? (uint64_t)mark->unplaced_ns : 0;
   onstack_add_relaxed(&slot->runnable_ns[index], mark->doubtful_ns); /* it waits still */
   if (mark->stack) {
-    wall_take_back(mark);
     mark->stack->blocked_ns += unplaced_ns;
     mark->ticked_ns += slot->period_ns / 2;
     wall_tell(slot, mark);
@@ -15276,9 +15274,8 @@ void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, u
                                   const onstack_wall_found *found) {
   int64_t blocked_ns = found->blocked_ns;
   if (blocked_ns < 0) {
-    mark->unplaced_ns += blocked_ns;
+    wall_leave_unplaced(mark, blocked_ns);
     blocked_ns = 0;
-    wall_take_back(mark);
   }
   if (mark->stack && wall_stack_is(mark->stack, found->look)) {
     wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
@@ -15310,10 +15307,8 @@ void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, o
   if (mark->stands && blocked_ns > 0) {
     wall_give(mark, (uint64_t)blocked_ns);
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
-  } else {
-    mark->unplaced_ns += blocked_ns;
-    wall_take_back(mark);
-  }
+  } else
+    wall_leave_unplaced(mark, blocked_ns);
   mark->stands = false;
 }
 
@@ -26198,9 +26193,9 @@ static const struct {
     {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
     {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
                          "larger"},
-    {"dropped_unwinder",
-     "ticks for which the unwinder that was given returned no frame; of real time what threads did before they "
-     "were found, and those did that ended before a look"},
+    {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame; with the clock wall also the time "
+                         "of threads until they are "
+                         "found, and of threads that end before a look"},
     {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
     {"heap_untracked",
      "sampled blocks without a place among those in use (heap_objects): they are in alloc and never in inuse; "

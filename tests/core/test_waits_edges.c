@@ -558,6 +558,40 @@ Test(waits_edges, waits_for_a_processor_are_told_once) {
   for (int i = 0; i < 2; i++) has_all_its_time(all[i], tid, seconds[i]);
 }
 
+static uint32_t over;
+
+static void *yields_to_all(void *data) {
+  const struct sched_param none = {0};
+  on_the_shared_processor();
+  sched_setscheduler(0, SCHED_IDLE, &none);
+  onstack_publish(&begun, (uint32_t)onstack_sys_gettid());
+  while (!onstack_observe(&over)) continue;
+  return data;
+}
+
+/* The kernel counts the whole of it when it is over. */
+Test(waits_edges, a_wait_that_began_before_the_session_is_told_from_there_on) {
+  t_collector *all = t_collector_new();
+  shared = sched_getcpu();
+  pthread_t waiter = begin(yields_to_all, NULL);
+  const int32_t tid = (int32_t)begun;
+  pthread_t keeper = begin(keeps_it, NULL);
+  t_sleep(2.0);
+  onstack_session *session = watch(all, 100);
+  const double from = t_now();
+  t_sleep(0.7);
+  onstack_publish(&quit, 1u);
+  t_sleep(0.8);
+  t_finish(session);
+  const double seconds = t_now() - from;
+  onstack_publish(&over, 1u);
+  pthread_join(keeper, NULL);
+  pthread_join(waiter, NULL);
+  const double told = t_seconds_of(all, tid); /* less, where other programs keep it waiting to the end */
+  fprintf(stderr, "waits: %.3f s told of %.3f s\n", told, seconds);
+  cr_expect_lt(told, seconds * 1.04 + 0.01);
+}
+
 /* A look that is held up between two of the clocks believes a wait for a processor to be time that the thread was blocked. */
 Test(waits_edges, what_the_kernel_takes_back_is_no_more_told) {
   onstack_slot *slot = calloc(1, sizeof(*slot));

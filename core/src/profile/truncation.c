@@ -55,9 +55,9 @@ static const struct {
     {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
     {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
                          "larger"},
-    {"dropped_unwinder",
-     "ticks for which the unwinder that was given returned no frame; of real time what threads did before they "
-     "were found, and those did that ended before a look"},
+    {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame; with the clock wall also the time "
+                         "of threads until they are "
+                         "found, and of threads that end before a look"},
     {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
     {"heap_untracked",
      "sampled blocks without a place among those in use (heap_objects): they are in alloc and never in inuse; "

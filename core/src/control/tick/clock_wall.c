@@ -44,7 +44,6 @@
 #define WALL_STAND_NS 400000000u  /* and this at most */
 #define WALL_UNKNOWN UINT64_MAX   /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u             /* looks at a thread that runs meanwhile */
-#define WALL_APART_NS 200000u     /* clocks of a thread that are read within so much belong to one moment */
 #define WALL_AGE_NS 10000000u     /* up to so much is a thread younger than the kernel says (USER_HZ) */
 #define WALL_FOUND_NS 2000000000u /* within so much of its beginning a thread is found */
 #define WALL_SCAN_SHARE 200u      /* the same for new threads */
@@ -131,8 +130,8 @@ static void wall_account(onstack_slot *slot, wall_state *state, uint32_t index, 
     onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
-    mark->unplaced_ns += blocked_ns;
-    mark->stands = false;
+    mark->stands = false; /* nobody tells */
+    onstack_wall_account_running(mark, blocked_ns, ONSTACK_SLICE_OTHER);
   } else {
     onstack_wall_account_running(mark, blocked_ns, wall_slice(mark, clocks));
   }
@@ -149,8 +148,6 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   onstack_wall_mark *mark = &state->marks[index];
   wall_clocks clocks = {.now_ns = now_ns, .cpu_ns = cpu_ns};
   wall_read_waits(mark, &clocks);
-  /* Who looks was held up between the clocks: what one is ahead of another would be lost with the next time slice. */
-  if (!last && onstack_monotonic_ns() - now_ns > WALL_APART_NS) return WALL_AGAIN;
   const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
   mark->is_named = false;
@@ -233,7 +230,7 @@ static void wall_visit_all(onstack_slot *slot, wall_state *state) {
     if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
 }
 
-/* Nothing has told where that was. Half a tick counts in the end. */
+/* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
 static void wall_count_unseen(onstack_slot *slot, wall_state *state, uint64_t half_ns) {
   const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
   const uint64_t counted_ns = ticks * slot->period_ns;

@@ -121,8 +121,10 @@ static void wall_give(onstack_wall_mark *mark, uint64_t ns) {
   mark->stack->blocked_ns += ns - paid;
 }
 
-/* What the kernel has taken back was given to the last stack most likely, and is taken from what is held back for it. */
-static void wall_take_back(onstack_wall_mark *mark) {
+/* Time of no stack yet. What the kernel takes back (negative) was given to the last stack most likely, and is taken from what
+   is held back for it. */
+static void wall_leave_unplaced(onstack_wall_mark *mark, int64_t ns) {
+  mark->unplaced_ns += ns;
   if (!mark->stack || mark->unplaced_ns >= 0) return;
   const uint64_t held_ns = mark->stack->blocked_ns;
   mark->stack->blocked_ns = 0;
@@ -141,7 +143,6 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
   const uint64_t unplaced_ns = mark->unplaced_ns > 0 ? (uint64_t)mark->unplaced_ns : 0;
   onstack_add_relaxed(&slot->runnable_ns[index], mark->doubtful_ns); /* it waits still */
   if (mark->stack) {
-    wall_take_back(mark);
     mark->stack->blocked_ns += unplaced_ns;
     mark->ticked_ns += slot->period_ns / 2;
     wall_tell(slot, mark);
@@ -166,9 +167,8 @@ void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, u
                                   const onstack_wall_found *found) {
   int64_t blocked_ns = found->blocked_ns;
   if (blocked_ns < 0) {
-    mark->unplaced_ns += blocked_ns;
+    wall_leave_unplaced(mark, blocked_ns);
     blocked_ns = 0;
-    wall_take_back(mark);
   }
   if (mark->stack && wall_stack_is(mark->stack, found->look)) {
     wall_renew(slot, mark, found->look->stack.map_sequence, found->ran);
@@ -200,10 +200,8 @@ void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, o
   if (mark->stands && blocked_ns > 0) {
     wall_give(mark, (uint64_t)blocked_ns);
     mark->stack->walked.time_ns = mark->seen_ns + (uint64_t)blocked_ns;
-  } else {
-    mark->unplaced_ns += blocked_ns;
-    wall_take_back(mark);
-  }
+  } else
+    wall_leave_unplaced(mark, blocked_ns);
   mark->stands = false;
 }
 
