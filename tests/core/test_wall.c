@@ -160,8 +160,8 @@ ON_BOTH(a_filter_that_starts_and_stops_is_refused) {
   m.session = t_start(&options);
   cr_assert_gt(m.asked_in_start, 0);
   cr_assert_eq(m.in_start, ONSTACK_E_CONTEXT);
-  pthread_setname_np(pthread_self(),
-                     late.name); /* it bears its creator's name until it takes its own, and is asked for once */
+  /* It bears its creator's name until it takes its own, and is asked for once. */
+  pthread_setname_np(pthread_self(), late.name);
   pthread_create(&late.thread, NULL, lives, &late);
   while (!__atomic_load_n(&m.inside, __ATOMIC_ACQUIRE)) t_sleep(0.001);
   cr_assert_eq(onstack_session_stop(m.session), 0);
