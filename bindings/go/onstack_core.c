@@ -27087,10 +27087,10 @@ static void memory_part(memory_text *text, uint64_t *left, uint64_t bytes, const
   *left -= bytes;
 }
 
-/* What malloc says of itself. */
+/* What allocators say of themselves. */
 typedef struct memory_malloc {
-  uint64_t in_use; /* 0: says nothing */
-  uint64_t all;    /* what it has of the kernel's */
+  uint64_t in_use; /* 0: they say nothing */
+  uint64_t all;    /* what they have of the kernel's */
 } memory_malloc;
 
 /* As in glibc's malloc.h since 2.33; looked up when asked for, so that the library loads with older ones. */
@@ -27100,24 +27100,44 @@ typedef struct memory_mallinfo2 {
 
 #define MEMORY_FIND(place, name) *(void **)(void *)&(place) = dlsym(RTLD_DEFAULT, name)
 
-static uint64_t memory_of_jemalloc(int (*control)(const char *, void *, size_t *, void *, size_t), const char *name) {
+typedef int memory_control(const char *, void *, size_t *, void *, size_t); /* jemalloc's mallctl */
+
+/* Beside libc's malloc there may be jemallocs with names of their own: of the crate tikv-jemallocator, and DuckDB's. Weak: NULL
+   where the program that this library is linked into has none. */
+#if defined(__ELF__)
+__attribute__((weak)) extern memory_control je_mallctl, _rjem_mallctl, duckdb_je_mallctl;
+static memory_control *const memory_linked_in[] = {je_mallctl, _rjem_mallctl, duckdb_je_mallctl};
+#else
+static memory_control *const memory_linked_in[] = {NULL};
+#endif
+
+static uint64_t memory_ask_jemalloc(memory_control *control, const char *name) {
   size_t bytes = 0, length = sizeof(bytes);
   return control(name, &bytes, &length, NULL, 0) == 0 && length == sizeof(bytes) ? bytes : 0;
 }
 
-static memory_malloc memory_of_malloc(void) {
-  int (*control)(const char *, void *, size_t *, void *, size_t);
+static void memory_add_jemalloc(memory_malloc *sum, memory_control *control) {
+  uint64_t epoch = 1;
+  control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
+  sum->in_use += memory_ask_jemalloc(control, "stats.allocated");
+  sum->all += memory_ask_jemalloc(control, "stats.resident");
+}
+
+static memory_malloc memory_of_allocators(void) {
+  memory_malloc sum = {0, 0};
+  memory_control *control;
   memory_mallinfo2 (*info)(void);
   MEMORY_FIND(control, "mallctl"); /* whoever has it replaces libc's */
-  if (control) {
-    uint64_t epoch = 1;
-    control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
-    return (memory_malloc){memory_of_jemalloc(control, "stats.allocated"), memory_of_jemalloc(control, "stats.resident")};
-  }
   MEMORY_FIND(info, "mallinfo2");
-  if (!info) return (memory_malloc){0, 0};
-  const memory_mallinfo2 now = info();
-  return (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
+  if (control) {
+    memory_add_jemalloc(&sum, control);
+  } else if (info) {
+    const memory_mallinfo2 now = info();
+    sum = (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
+  }
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory_linked_in); i++)
+    if (memory_linked_in[i]) memory_add_jemalloc(&sum, memory_linked_in[i]);
+  return sum;
 }
 
 /* Its heap is measured where it is known; otherwise it lies in the rest, and is as the runtime says. */
@@ -27179,7 +27199,7 @@ int onstack_memory_text_write(onstack_session *session, const onstack_runtime_me
   if (result == 0 && session) result = onstack_session_stats(session, &stats);
   if (result == 0) result = onstack_memory_map_read(runtime ? known.address : 0, parts);
   if (result < 0) return result;
-  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL, ask_malloc ? memory_of_malloc() : nothing);
+  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL, ask_malloc ? memory_of_allocators() : nothing);
   return text.error;
 }
 

@@ -5,6 +5,7 @@
 
 #include "allocator/draw.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -458,4 +459,30 @@ Test(heap, the_parts_of_the_memory_add_up_to_the_resident_size) {
   read = (account){0};
   cr_assert_eq(onstack_session_memory_text(NULL, &runtime, read_account, &read), 0);
   cr_assert(read.sum == read.whole && read.unexplained == 0);
+}
+
+/* Stands for a jemalloc that is linked in with a name of its own. */
+static size_t heap_linked_in;
+int je_mallctl(const char *name, void *old, size_t *length, void *value, size_t value_length);
+int je_mallctl(const char *name, void *old, size_t *length, void *value, size_t value_length) {
+  (void)value, (void)value_length;
+  if (strncmp(name, "stats.", 6) != 0 || *length != sizeof(heap_linked_in)) return ENOENT;
+  memcpy(old, &heap_linked_in, sizeof(heap_linked_in));
+  return 0;
+}
+
+Test(heap, the_memory_of_an_allocator_that_is_linked_in_is_explained) {
+  const size_t bytes = (size_t)64 << 20;
+  account silent = {0}, asked = {0};
+  char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  cr_assert_neq(memory, MAP_FAILED);
+  memset(memory, 1, bytes);
+  cr_assert_eq(onstack_session_memory_text(NULL, NULL, read_account, &silent), 0);
+  /* What malloc has and never touched is taken from it. */
+  cr_assert_gt(silent.unexplained, bytes - (8 << 20));
+  heap_linked_in = bytes;
+  cr_assert_eq(onstack_session_memory_text(NULL, NULL, read_account, &asked), 0);
+  cr_assert(asked.sum == asked.whole && asked.unexplained < 1 << 20, "%llu, before %llu",
+            (unsigned long long)asked.unexplained, (unsigned long long)silent.unexplained);
+  munmap(memory, bytes);
 }

@@ -151,6 +151,29 @@ Test(labels, end_with_their_thread) {
   cr_assert_gt(WITH(list, onstack_sys_gettid(), "still\0room"), 3);
 }
 
+/* An allocation has those of the moment at which it was made. */
+Test(labels, are_those_of_an_allocation) {
+  seen_list *list = calloc(1, sizeof(*list));
+  onstack_options options = t_options(0, see, list);
+  options.clock = ONSTACK_CLOCK_HEAP;
+  options.heap_interval = 1;
+  options.label_bytes = 128;
+  onstack_session *session = t_start(&options);
+  const char *block = (const char *)0x100000000000;
+  onstack_heap_allocated(block, 64);
+  cr_assert_eq(onstack_thread_label_set("request", "7"), 0);
+  onstack_heap_allocated(block + 64, 64);
+  onstack_thread_labels_clear();
+  onstack_heap_allocated(block + 128, 64);
+  t_finish(session);
+  cr_assert_eq(list->count, 3);
+  cr_assert(list->items[0].bytes == 0 &&
+            IS(&list->items[1], "request\0"
+                                "7") &&
+            list->items[2].bytes == 0);
+  free(list);
+}
+
 Test(labels, what_does_not_fit_is_left_out_whole_and_said) {
   seen_list *list = calloc(1, sizeof(*list));
   onstack_thread_label_set("a", "1");

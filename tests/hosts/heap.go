@@ -18,8 +18,10 @@ import (
 
 func init() { heap = heapOf }
 
-// heapOf has a heap profile of the host's work, and tells what the resident size consists of while that goes on. How much of it
-// nobody explains is told and not judged: an allocator of the host's own is not malloc's.
+// mostUnexplained is a percentage of the resident size.
+const mostUnexplained = 5
+
+// heapOf has a heap profile of the host's work, and tells what the resident size consists of while that goes on.
 func heapOf(one host) (string, error) {
 	p, err := onstack.Start(onstack.WithClock(onstack.ClockHeap))
 	if err != nil {
@@ -68,6 +70,9 @@ func heapOf(one host) (string, error) {
 		return "", fmt.Errorf("%d native bytes of %d resident ones", native, whole)
 	}
 	of := func(part int64) float64 { return 100 * float64(part) / float64(whole) }
+	if of(parts["unexplained"]) >= mostUnexplained {
+		return "", fmt.Errorf("unexplained: %.1f %%\n%s", of(parts["unexplained"]), table)
+	}
 	return fmt.Sprintf("%s; %.1f MiB in use in the native profile, %.1f of them by %s; of %.1f MiB resident native %.1f %%, Go's %.1f %%, "+
 		"unexplained %.1f %%\n%s", worked.did, float64(native)/(1<<20), float64(theirs)/(1<<20), one.frame, float64(whole)/(1<<20),
 		of(native), of(parts["Go, in use"]), of(parts["unexplained"]), table), nil

@@ -47,7 +47,7 @@ GODEBUG=asyncpreemptoff=1 try kafka 2 "$out" kafka
 tell kafka 5
 try wazero 1 "$out" wazero
 try duckdb 1 "$out" duckdb
-# DuckDB brings an allocator of its own, which takes its memory by mmap: how much is left unexplained is told.
+# DuckDB brings an allocator of its own, which is asked what it has: of the resident size less than a twentieth is unexplained.
 go build -tags nativeheap -o "$out-heap" . || exit 1
 try "duckdb, memory" 1 "$out-heap" duckdb heap
 echo "hosts: $passed passed, $failed failed; $told"

@@ -586,8 +586,9 @@ typedef struct onstack_runtime_memory {
  *   onstack.memory bytes=123456 of=unexplained
  * All lines but the first add up to the first, the resident size (/proc/self/smaps, proc(5)). `of` comes last and goes to the
  * end of the line. `session`: of ONSTACK_CLOCK_HEAP, which knows what is in use; NULL: none. `runtime` NULL: none, or one that
- * says nothing. malloc is asked by mallinfo2 (glibc 2.33) or mallctl (jemalloc); without an answer its free memory is
- * unexplained.
+ * says nothing. malloc is asked by mallinfo2 (glibc 2.33) or mallctl (jemalloc), and so are jemallocs beside it that are linked
+ * with this library under the prefixes je_, _rjem_ (the crate tikv-jemallocator) and duckdb_je_; without an answer free memory
+ * is unexplained, and with an allocator beside malloc all that it has.
  * Context: any thread; not in a signal handler. Takes milliseconds for each GiB. Errors: OPTIONS, OUTPUT, -errno where smaps
  * cannot be read.
  */

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::alone;
 use onstack::heap::Allocator;
+use onstack::label::Labels;
 use onstack::{Clock, Error, Profile, ProfilerGuard, ProfilerGuardBuilder};
 
 #[global_allocator]
@@ -128,6 +129,28 @@ fn what_is_young_does_not_count_as_in_use() {
     assert!(account.len() > 3 && account[0].ends_with(" of=resident"), "{account:?}");
     pprof::read(&profile.to_bytes());
     drop((old, young));
+}
+
+/// Who keeps the memory: by the request that it was allocated for.
+#[test]
+fn blocks_have_the_labels_under_which_they_were_made() {
+    let _alone = alone();
+    let guard = guard(1);
+    let labels = |name: &str| Labels::new([("request", name)]).unwrap();
+    let (one, two) = (labels("one"), labels("two"));
+    let kept = (one.scope(keep_boxes), two.scope(keep_boxes), two.scope(keep_boxes));
+    guard.stop().unwrap();
+    let mut profile = guard.profile().unwrap();
+    profile.show("inuse_space").unwrap();
+    // `scope` itself allocates nothing of the request's.
+    let of_one = (ROUNDS * (1000 + size_of::<Box<[u8]>>())) as i64;
+    let by_request = profile.by_label("request");
+    let of =
+        |name: &str| by_request.values.iter().find(|(value, _)| value.as_deref() == Some(name)).map(|&(_, sum)| sum);
+    assert_eq!((of("one"), of("two")), (Some(of_one), Some(2 * of_one)), "{by_request:?}");
+    profile.retain_label("request", |value| value == Some("one"));
+    assert_eq!(sum(&mut profile, "inuse_space", "keep_boxes"), of_one);
+    drop(kept);
 }
 
 #[test]
