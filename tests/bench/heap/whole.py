@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Whole programs: CPU time of the same work with and without a heap profiler, in pairs, with the interval of their mean."""
+"""
+Whole programs: CPU time of the same work with and without a heap profiler, in pairs, with the interval of their mean.
+What a run takes for start and end, as tables and the profile itself, is told apart: by a run that hardly works.
+"""
 
 import math
 import os
@@ -54,8 +57,10 @@ def answers(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def redis(variables, scratch):
-    """The server's CPU time for a fixed number of requests. Debian's redis brings jemalloc, and under the others theirs."""
+def redis(variables, scratch, little=False):
+    """The server's CPU time for a fixed number of requests, without its start and end. Debian's redis brings jemalloc, and under the others theirs."""
+    if little:
+        return None
     server, bench = need("redis-server", "redis-benchmark")
     port = free_port()
     process = subprocess.Popen([server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", scratch],
@@ -76,34 +81,43 @@ def redis(variables, scratch):
         process.wait(20)
 
 
-def rocksdb(variables, scratch):
+def rocksdb(variables, scratch, little=False):
     """RocksDB's own benchmark: fill and read, in C++."""
     (program,) = need("db_bench")
     place = os.path.join(scratch, "db")
     shutil.rmtree(place, ignore_errors=True)
-    return cpu_of_run([program, "--benchmarks=fillrandom,readrandom", "--num=75000", "--value_size=200", "--threads=2",
+    return cpu_of_run([program, "--benchmarks=fillrandom,readrandom", f"--num={100 if little else 75000}", "--value_size=200", "--threads=2",
                        f"--db={place}", "--compression_type=lz4", "--seed=1"], variables, scratch)
 
 
-def go_service(variables, scratch):
+def go_service(variables, scratch, little=False):
     """Go and wasmtime (Rust): modules are compiled on two goroutines."""
-    return cpu_of_run([tools.BUILD / "bench" / "heap-go", "service", "modules=24"], variables, scratch)
+    return cpu_of_run([tools.BUILD / "bench" / "heap-go", "service", f"modules={1 if little else 24}"], variables, scratch)
 
 
 PROGRAMS = {"redis": redis, "rocksdb": rocksdb, "go-service": go_service}
 
 
+def used_by(program, variables, scratch):
+    """CPU time of the work, and of start and end (None: they are not in it)."""
+    once = program(variables, scratch, little=True)
+    return program(variables, scratch) - (once or 0), once
+
+
 def measured(program, emit):
     def measure(name, asked, scratch):
         tool = tools.tool(name, tools.RATE, scratch)
-        logs, end = [], time.monotonic() + float(asked["seconds"])
+        logs, ends, end = [], [], time.monotonic() + float(asked["seconds"])
         while len(logs) < LEAST_PAIRS or (len(logs) < MOST_PAIRS and time.monotonic() < end):
             turned = len(logs) % 2 == 1
-            used = [program(variables, scratch) for variables in ((tool.on, tool.base) if turned else (tool.base, tool.on))]
-            without, with_it = reversed(used) if turned else used
+            used = [used_by(program, variables, scratch) for variables in ((tool.on, tool.base) if turned else (tool.base, tool.on))]
+            (without, once_without), (with_it, once_with_it) = reversed(used) if turned else used
             logs.append(math.log(with_it / without))
+            ends += [once_with_it - once_without] if once_without else []
         half = STUDENT.get(len(logs) - 1, STUDENT_MORE) * stdev(logs) / math.sqrt(len(logs))
         emit("adds", "% CPU time", 100 * (math.exp(mean(logs)) - 1))
         emit("interval", "% CPU time", 100 * half)
+        if ends:
+            emit("once", "ms", 1000 * mean(ends))
 
     return measure
