@@ -20,6 +20,7 @@
 
 #define KEEPER_STACK_BYTES ((size_t)1 << 20)
 #define KEEPER_GRACE_NS 1000000u
+#define KEEPER_BEGIN_SECONDS 1u
 #define KEEPER_STATUS_NS 1000000000u
 #define KEEPER_LOOK_NS 50000000u /* between two looks whether the host's threads have all ended */
 /* Saves: the first early for programs that end uncaught after a second, then at most a hundredth of the time goes into
@@ -39,6 +40,8 @@ static struct {
   uint32_t *mark;        /* 1, and 0 in a child that was made by a raw clone (control/wiped_word.h); NULL: cannot be had */
   uint32_t wake;         /* futex; raised by each request */
   uint32_t finished;     /* futex; raised when something asked for is done */
+  bool awaited;          /* the thread that made the keeper waits until the session has begun */
+  uint32_t begun;        /* it has, or was refused */
   uint32_t saves, saved; /* requests, and how many of them are done */
   uint32_t end, ended;
   uint32_t toggles;
@@ -152,12 +155,14 @@ static void *keeper_main(void *argument) {
   onstack_own_enter();
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
   if (!keeper.settings->toggle && keeper.settings->profile[0]) {
-    keeper_wait(&keeper.wake, 0, KEEPER_GRACE_NS);
+    if (!keeper.awaited) keeper_wait(&keeper.wake, 0, KEEPER_GRACE_NS);
     /* An end that came meanwhile still wants its (empty) profile. */
     if (onstack_observe(&keeper.end))
       state.started = true;
     else
       keeper_begin(&state, -1);
+    onstack_publish(&keeper.begun, 1u);
+    keeper_raise(&keeper.finished);
   }
   bool alone = false;
   for (;;) {
@@ -182,13 +187,27 @@ static void *keeper_main(void *argument) {
   return NULL;
 }
 
-void onstack_keeper_start(const onstack_environment *settings) {
+/* Waits until *word has reached `wanted` or the time is over. */
+static void keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
+  uint64_t now = onstack_monotonic_ns(), until = now + (uint64_t)seconds * 1000000000u;
+  for (; now < until; now = onstack_monotonic_ns()) {
+    uint32_t seen = onstack_observe(&keeper.finished);
+    if ((int32_t)(onstack_observe(word) - wanted) >= 0) return;
+    keeper_wait(&keeper.finished, seen, until - now);
+  }
+}
+
+void onstack_keeper_start(const onstack_environment *settings, bool await) {
   keeper.settings = settings;
   if (!keeper.mark) keeper.mark = onstack_wiped_word();
   if (keeper.mark) onstack_store_relaxed(keeper.mark, 1u);
   keeper.pid = onstack_sys_getpid();
+  keeper.awaited = await && !settings->toggle && settings->profile[0];
   int error = onstack_preload_thread(KEEPER_STACK_BYTES, keeper_main, &keeper.mask);
-  if (error == 0) return;
+  if (error == 0) {
+    if (keeper.awaited) keeper_await(&keeper.begun, 1, KEEPER_BEGIN_SECONDS);
+    return;
+  }
   keeper.pid = 0;
   onstack_complain("cannot make a thread: %s; this process is not profiled", strerror(error));
 }
@@ -220,16 +239,6 @@ void onstack_keeper_dump(void) {
   if (!onstack_keeper_is_here()) return;
   onstack_dekker_add(&keeper.dumps, 1u);
   keeper_raise(&keeper.wake);
-}
-
-/* Waits until *word has reached `wanted` or the time is over. */
-static void keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
-  uint64_t now = onstack_monotonic_ns(), until = now + (uint64_t)seconds * 1000000000u;
-  for (; now < until; now = onstack_monotonic_ns()) {
-    uint32_t seen = onstack_observe(&keeper.finished);
-    if ((int32_t)(onstack_observe(word) - wanted) >= 0) return;
-    keeper_wait(&keeper.finished, seen, until - now);
-  }
 }
 
 bool onstack_keeper_save(uint32_t seconds) {

@@ -6,7 +6,8 @@
  * that the wait ends without a result.
  *
  * It starts the session a moment after the program has begun: one that ends within that moment (true, most of a shell's
- * children) pays for a thread and no more. While it samples, it saves the profile now and then: ends that nobody can
+ * children) pays for a thread and no more. For a heap profile the program waits: what it keeps to its end it mostly allocates
+ * at its beginning. While it samples, it saves the profile now and then: ends that nobody can
  * catch (SIGKILL, a fault, a runtime's own exit_group) lose the last seconds only.
  */
 #ifndef ONSTACK_PRELOAD_KEEPER_H
@@ -14,8 +15,10 @@
 
 #include "preload/environment.h"
 
-/* Makes the thread; `settings` live for ever. A failure is reported on stderr. Context: constructor, child of a fork. */
-ONSTACK_INTERNAL void onstack_keeper_start(const onstack_environment *settings);
+/* Makes the thread; `settings` live for ever. `await`: at once, and returns when the session has begun, or after a second: a
+   constructor inside of dlopen holds a lock that the start may need. A failure is reported on stderr. Context: constructor,
+   child of a fork. */
+ONSTACK_INTERNAL void onstack_keeper_start(const onstack_environment *settings, bool await);
 
 /* Flips sampling on or off. Signal-safe. */
 ONSTACK_INTERNAL void onstack_keeper_toggle(void);

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "control/pin.h"
 #include "handler/tick/own_threads.h"
 #include "preload/guard.h"
 #include "preload/host_action.h"
@@ -95,7 +96,7 @@ void onstack_lifecycle_forked(void) {
   int saved = errno;
   lifecycle_forked = false;
   lifecycle_watch_first();
-  onstack_keeper_start(&lifecycle_settings);
+  onstack_keeper_start(&lifecycle_settings, false);
   if (!onstack_keeper_is_here()) lifecycle_unlisten();
   errno = saved;
 }
@@ -138,7 +139,10 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
     at_quick_exit(lifecycle_quick_exit);
     lifecycle_first_made = pthread_key_create(&lifecycle_first, lifecycle_first_ends) == 0;
     lifecycle_watch_first();
-    onstack_keeper_start(settings);
+    /* What a program keeps to its end it mostly allocates at its beginning. Pinned before: in musl dlopen waits in other
+       threads until constructors have returned. */
+    onstack_pin_self();
+    onstack_keeper_start(settings, settings->kind == ONSTACK_KIND_ALLOCATION);
     if (!onstack_keeper_is_here()) lifecycle_unlisten();
   }
   errno = saved;

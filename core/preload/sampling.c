@@ -18,6 +18,7 @@
 
 #define SAMPLING_WORTH 5u /* ticks */
 #define SAMPLING_AGAIN 50
+#define SAMPLING_DENSE 65536u /* bytes; with fewer, more stacks wait for rules to be derived than are kept meanwhile */
 #define SAMPLING_AGAIN_NS 10000000
 
 static struct {
@@ -53,10 +54,13 @@ static void sampling_complain(const onstack_environment *settings, int code) {
  * this process goes on as that program, and this thread is ended any moment; or the exec fails, as it does along PATH.
  */
 static int sampling_start_session(const onstack_options *options) {
-  int result = onstack_session_start_at_once(options, &sampling.session);
+  const bool dense = options->heap_interval != 0 && options->heap_interval < SAMPLING_DENSE;
+  int (*const start)(const onstack_options *, onstack_session **) =
+      dense ? onstack_session_start : onstack_session_start_at_once;
+  int result = start(options, &sampling.session);
   for (int i = 0; result == -EAGAIN && i < SAMPLING_AGAIN; i++) {
     onstack_sys_sleep(SAMPLING_AGAIN_NS);
-    result = onstack_session_start_at_once(options, &sampling.session);
+    result = start(options, &sampling.session);
   }
   return result;
 }

@@ -99,7 +99,6 @@ int main(int count, char **arguments) {
   const int rounds = count > 1 ? atoi(arguments[1]) : 1000;
   const int others = count > 2 ? atoi(arguments[2]) : 0;
   pthread_t threads[16];
-  usleep(300000); /* the session has begun */
   free(of_a_constructor);
   look_up_sized();
   pthread_key_create(&key, key_ends);

@@ -13,7 +13,6 @@ __attribute__((noinline)) static void keep(void) {
 }
 
 int main(void) {
-  usleep(200000); /* the profile has begun */
   allocate = malloc;
   keep();
   puts("at exit");

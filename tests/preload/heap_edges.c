@@ -296,7 +296,6 @@ static void breaks(void) {
 
 int main(int count, char **arguments) {
   const char *chosen = count > 1 ? arguments[1] : "";
-  usleep(300000); /* the session has begun */
   if (strcmp(chosen, "large") == 0) large();
   if (strcmp(chosen, "threads") == 0) threads();
   if (strcmp(chosen, "handlers") == 0) handlers();

@@ -20,7 +20,6 @@ __attribute__((visibility("hidden"), noinline)) void *shop_je_malloc(size_t size
 extern void *mi_malloc(size_t size) __attribute__((weak));
 
 int main(void) {
-  usleep(300000); /* the session has begun */
   for (volatile size_t i = 0; i < 1000; i++) memset(shop_je_malloc(500 + i), 1, 500);
   char *seen = mi_malloc ? mi_malloc(100) : malloc(100);
   memset(seen, 1, 100);

@@ -93,7 +93,6 @@ static std::vector<std::string> of_before_main(10, std::string(100, 'y'));
 
 int main(int count, char **arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 100;
-  usleep(300000); /* the session has begun */
   for (int i = 0; i < rounds; i++) {
     new_plain();
     new_array();

@@ -232,7 +232,7 @@ fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> R
     if !arguments.quiet {
         eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(output));
         let summary = profile.summary();
-        advise(&summary, status.is_of_heap());
+        advise(&summary, status.is_of_heap() || arguments.heap.is_some());
         tell_of_the_end(&summary, recorded.used);
         if arguments.top {
             panel::tell(&profile);
@@ -309,7 +309,12 @@ fn counted(summary: &Summary, name: &str) -> u64 {
 fn advise(summary: &Summary, heap: bool) {
     let count = |name| counted(summary, name);
     let lost = ["ticks", "blocked", "dropped_no_stack"].map(count).into_iter().max().unwrap_or(0);
-    if summary.total == 0 && !heap && lost > 0 {
+    if heap && count("samples") == 0 {
+        eprintln!(
+            "onstack: no samples: the program allocated less by malloc than lies between two of them, or left it to children, \
+             which --children records; --heap=BYTES takes more"
+        );
+    } else if summary.total == 0 && !heap && lost > 0 {
         // The preload has said why, where it is worth a line.
         eprintln!("onstack: no samples: {lost} ticks could not be recorded; `onstack stat` shows the counters");
     } else if summary.total == 0 && !heap {

@@ -188,12 +188,10 @@ fn a_terminal_sees_the_line_change() {
 fn a_heap_profile_says_what_is_in_use() {
     const SOURCE: &str = r#"
 #include <stdlib.h>
-#include <unistd.h>
 void *volatile block;
 __attribute__((noinline)) void keeps(void) { block = malloc(1000); }
 __attribute__((noinline)) void gives_back(void) { block = malloc(1000); free(block); }
 int main(void) {
-  usleep(300000);
   for (int i = 0; i < 1000; i++) { keeps(); gives_back(); }
   return 0;
 }
@@ -239,6 +237,20 @@ int main(void) {
         of("resident") == 100.0 && of("native, in use, in the profile") > 1.0 && of("unexplained") < 10.0,
         "{table}"
     );
+}
+
+#[test]
+fn a_heap_profile_without_samples_says_so() {
+    let Some(library) = library() else { return };
+    let record = Command::new(env!("CARGO_BIN_EXE_onstack"))
+        .args(["record", "--heap", "-o"])
+        .arg(place("heap-empty.pb.gz"))
+        .env("ONSTACK_PRELOAD", library)
+        .args(["--", "/bin/true"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&record.stderr);
+    assert!(record.status.success() && said.contains("no samples: ") && said.contains("--heap=BYTES"), "{said}");
 }
 
 /// Whoever gave an option is told of that option.
