@@ -114,6 +114,11 @@ check: ## what needs no running: generated copies, exports, includes, handler im
 	@ONSTACK_DEPS=check ci/deps.sh
 	@ci/check.sh
 
+.PHONY: regressions
+regressions: deps lib ## how often `onstack diff --fail-above` finds a slowdown of 3, 5 and 10 %, and accuses the same program (a quiet machine; ten minutes)
+	@cd bindings/rust && cargo build --locked --quiet -p onstack-cli
+	@ONSTACK=$(CARGO_TARGET_DIR)/debug/onstack tests/regressions/run.py
+
 .PHONY: stress
 stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload, under profiles of CPU time, heap and real time; librdkafka, wazero and DuckDB under Go (half an hour)
 	@ONSTACK_DEPS=hosts ci/deps.sh

@@ -3,8 +3,8 @@
 """How often `onstack diff --fail-above` finds a slowdown of 3, 5 and 10 % that was put into a Go benchmark, and how often it
 accuses the same program. By real recordings of `onstack bench` of three seconds, of which sides of ten are drawn at random.
 
-Usage: tests/regressions/run.py [RECORDINGS]     of each program (20, six minutes; of the unchanged one twice as many)
-Not part of `make test`: what is found depends on how quiet the machine is.
+Usage: tests/regressions/run.py [RECORDINGS]     of each program (20, ten minutes; of the unchanged one twice as many)
+Called by `make regressions`, and not by `make test`: what is found depends on how quiet the machine is.
 """
 import os
 import pathlib
