@@ -2157,6 +2157,8 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
  *
  *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
  *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
+ *   onstack_return_entry_begins(code)
+ *                                    is the code at a return address that of an entry that is only returned to?
  *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
  *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
  *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
@@ -2207,6 +2209,15 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
   return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
 }
 
+/*
+ * HotSpot's interpreter gives its callees the address of an entry to return to, and no call stands before that. The entry takes
+ * SP from the interpreter's frame first (templateInterpreterGenerator_x86.cpp, generate_return_entry_for): mov rsp, [rbp - 16];
+ * movq [rbp - 16], 0. Since JDK 20: mov rcx, [rbp - 16]; lea rsp, [rbp + rcx * 8].
+ */
+static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
+  return code == 0xf045c748f0658b48u || code == 0xcd648d48f04d8b48u;
+}
+
 #endif
 
 #elif defined(__aarch64__)
@@ -2239,6 +2250,12 @@ static inline __attribute__((always_inline, unused)) uint64_t onstack_address_st
 static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
   uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
   return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
+}
+
+/* HotSpot's have not been looked at here. */
+static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
+  (void)code;
+  return false;
 }
 
 #endif
@@ -6733,6 +6750,12 @@ static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t sea
   if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
 }
 
+/* An interpreter's entry that calls return to, which nobody called from there. */
+static ONSTACK_HANDLER_APART bool call_site_is_entry(uint64_t return_address) {
+  uint64_t code;
+  return onstack_memory_copy_many(&return_address, 1, &code) == 1 && onstack_return_entry_begins(code);
+}
+
 /* The frames before the first that is not code by today's map. */
 static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
   onstack_code_range last = {0, 0};
@@ -6756,8 +6779,9 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
     for (uint32_t i = 0; i < batch.count;) {
       uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
       for (uint32_t end = i + got; i < end; i++) {
-        if (!onstack_call_ends((const uint8_t *)&batch.words[i])) return batch.frames[i];
-        call_site_note(frames[batch.frames[i]], seal);
+        const uint64_t address = frames[batch.frames[i]];
+        if (!onstack_call_ends((const uint8_t *)&batch.words[i]) && !call_site_is_entry(address)) return batch.frames[i];
+        call_site_note(address, seal);
       }
       i++; /* past the one that could not be read */
     }

@@ -5,6 +5,7 @@
 #include "handler/unwind/unwinder.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define MARK (ONSTACK_BY_RULES | ONSTACK_BY_UNPROVEN)
@@ -83,4 +84,23 @@ Test(call_site_check, what_is_disproven_is_not_proven_by_the_next_look) {
   cr_assert_eq(onstack_call_sites_check(frames, unwound_by, 2), 1);
   unwound_by[0] = MARK;
   cr_assert_eq(onstack_call_sites_check(frames, unwound_by, 2), 1);
+}
+
+/* HotSpot's interpreter is returned to where nobody has called from: its entries are known by their first instructions. */
+Test(call_site_check, an_entry_that_is_only_returned_to_is_believed) {
+#if !defined(__x86_64__)
+  cr_skip_test("x86_64");
+#endif
+  static const unsigned char entries[3][16] = {
+      {0x48, 0x8b, 0x65, 0xf0, 0x48, 0xc7, 0x45, 0xf0, 0, 0, 0, 0}, /* until JDK 19 */
+      {0x48, 0x8b, 0x4d, 0xf0, 0x48, 0x8d, 0x64, 0xcd, 0x00},       /* since JDK 20 */
+      {0x48, 0x8b, 0x65, 0xf0, 0x48, 0x89, 0x45, 0xf0, 0xc3}};      /* neither */
+  unsigned char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (int i = 0; i < 3; i++) {
+    memset(page, 0x90, 4096);
+    memcpy(page + 64, entries[i], sizeof(entries[i]));
+    fill();
+    frames[3] = (uint64_t)(uintptr_t)(page + 64);
+    cr_assert_eq(onstack_call_sites_check(frames, unwound_by, DEPTH), i < 2 ? DEPTH : 3, "entry %d", i);
+  }
 }

@@ -5,6 +5,8 @@
  *
  *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
  *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
+ *   onstack_return_entry_begins(code)
+ *                                    is the code at a return address that of an entry that is only returned to?
  *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
  *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
  *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address

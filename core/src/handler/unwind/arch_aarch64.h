@@ -31,4 +31,10 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
   return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
 }
 
+/* HotSpot's have not been looked at here. */
+static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
+  (void)code;
+  return false;
+}
+
 #endif

@@ -35,4 +35,13 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
   return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
 }
 
+/*
+ * HotSpot's interpreter gives its callees the address of an entry to return to, and no call stands before that. The entry takes
+ * SP from the interpreter's frame first (templateInterpreterGenerator_x86.cpp, generate_return_entry_for): mov rsp, [rbp - 16];
+ * movq [rbp - 16], 0. Since JDK 20: mov rcx, [rbp - 16]; lea rsp, [rbp + rcx * 8].
+ */
+static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
+  return code == 0xf045c748f0658b48u || code == 0xcd648d48f04d8b48u;
+}
+
 #endif

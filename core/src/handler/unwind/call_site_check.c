@@ -32,6 +32,12 @@ static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t sea
   if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
 }
 
+/* An interpreter's entry that calls return to, which nobody called from there. */
+static ONSTACK_HANDLER_APART bool call_site_is_entry(uint64_t return_address) {
+  uint64_t code;
+  return onstack_memory_copy_many(&return_address, 1, &code) == 1 && onstack_return_entry_begins(code);
+}
+
 /* The frames before the first that is not code by today's map. */
 static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
   onstack_code_range last = {0, 0};
@@ -55,8 +61,9 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
     for (uint32_t i = 0; i < batch.count;) {
       uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
       for (uint32_t end = i + got; i < end; i++) {
-        if (!onstack_call_ends((const uint8_t *)&batch.words[i])) return batch.frames[i];
-        call_site_note(frames[batch.frames[i]], seal);
+        const uint64_t address = frames[batch.frames[i]];
+        if (!onstack_call_ends((const uint8_t *)&batch.words[i]) && !call_site_is_entry(address)) return batch.frames[i];
+        call_site_note(address, seal);
       }
       i++; /* past the one that could not be read */
     }
