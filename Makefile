@@ -114,6 +114,11 @@ check: ## what needs no running: generated copies, exports, includes, handler im
 	@ONSTACK_DEPS=check ci/deps.sh
 	@ci/check.sh
 
+.PHONY: engines
+engines: lib ## names and callers of code that node, Java, PHP and Python make or interpret: docs/ENGINES.md (a minute; see tests/engines)
+	@ONSTACK_DEPS=hosts ci/deps.sh
+	@tests/engines/run.py --write
+
 .PHONY: regressions
 regressions: deps lib ## how often `onstack diff --fail-above` finds a slowdown of 3, 5 and 10 %, and accuses the same program (a quiet machine; ten minutes)
 	@cd bindings/rust && cargo build --locked --quiet -p onstack-cli

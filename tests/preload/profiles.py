@@ -75,7 +75,8 @@ def numbers(value):
 
 
 class Profile:
-    """samples: a list of (ticks, nanoseconds, [function names, leaf first]); values: all columns of each; comments: of text."""
+    """samples: a list of (ticks, nanoseconds, [function names, leaf first]); values: all columns of each, labels: those of text;
+    comments: of text."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -98,9 +99,10 @@ class Profile:
                 comments += numbers(value)
         self.comments = [strings[comment] for comment in comments]
         name = lambda location: [strings[functions[line]] for line in locations[location]] or ["?"]
-        self.values = [values for _, values in samples]
+        self.values = [values for _, values, _ in samples]
+        self.labels = [{strings[key]: strings[text] for key, text in labels} for _, _, labels in samples]
         self.samples = [
-            (values[0], values[1], [text for location in stack for text in name(location)]) for stack, values in samples
+            (values[0], values[1], [text for location in stack for text in name(location)]) for stack, values, _ in samples
         ]
 
     @staticmethod
@@ -115,13 +117,16 @@ class Profile:
 
     @staticmethod
     def _sample(message):
-        stack, values = [], []
+        stack, values, labels = [], [], []
         for number, value in fields(message):
             if number == 1:
                 stack += numbers(value)
             elif number == 2:
                 values += numbers(value)
-        return stack, values
+            elif number == 3:
+                label = dict(fields(value))
+                labels += [(label[1], label[2])] if label.get(2) else []
+        return stack, values, labels
 
     def sum(self, column, function=None):
         """A column of all samples, or of those whose stack has this function."""
