@@ -96,8 +96,13 @@ func TestOneProfileOfBothHeaps(t *testing.T) {
 	allocatesInGo()
 	runtime.GC()
 	runtime.GC()
+	asked := time.Now()
 	both := write(t)
 	runtime.KeepAlive(kept)
+	// It is of this moment, not of the time since the start, as profile servers tell snapshots from changes.
+	if both.DurationNanos != 0 || time.Unix(0, both.TimeNanos).Before(asked) {
+		t.Errorf("a profile of %v, %v long", time.Unix(0, both.TimeNanos), time.Duration(both.DurationNanos))
+	}
 	if got := sum(both, "inuse_space", "native", "malloc", "leaktest_keep", "nativeheap_test.leaks"); got != 1000*1000 {
 		t.Errorf("%d bytes in use by leaks, not 1000000", got)
 	}
