@@ -2212,7 +2212,7 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
 /*
  * HotSpot's interpreter gives its callees the address of an entry to return to, and no call stands before that. The entry takes
  * SP from the interpreter's frame first (templateInterpreterGenerator_x86.cpp, generate_return_entry_for): mov rsp, [rbp - 16];
- * movq [rbp - 16], 0. Since JDK 20: mov rcx, [rbp - 16]; lea rsp, [rbp + rcx * 8].
+ * movq [rbp - 16], 0. Since JDK 22: mov rcx, [rbp - 16]; lea rsp, [rbp + rcx * 8].
  */
 static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
   return code == 0xf045c748f0658b48u || code == 0xcd648d48f04d8b48u;
@@ -5933,9 +5933,9 @@ ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock,
 
 /* ---- core/src/handler/unwind/call_site_check.h ---- */
 /*
- * The check that a return address follows a call, once for each new one. A walk marks the frames whose return address
- * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
- * it in the handler made a sample with twenty new callers cost four times as much.
+ * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
+ * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
+ * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
  */
 #ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
 #define ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
@@ -5946,7 +5946,7 @@ ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock,
 
 /*
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since,
+ * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
  * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
@@ -11487,7 +11487,7 @@ const char *onstack_options_fault(const onstack_options *options) {
 /*
  * Keeps the object that holds this code mapped for ever: the handler may be reached after the last stop (a pending
  * signal, an owner that restores our pointer), also when the library is a static part of a plugin that is closed.
- * Idempotent. Under the control lock.
+ * Idempotent. Under the control lock, or before this library has a thread.
  */
 ONSTACK_INTERNAL void onstack_pin_self(void);
 
@@ -25459,6 +25459,18 @@ static int report_take(onstack_profile_report *report, const onstack_write_optio
   return error;
 }
 
+static bool report_is_of_heap(const onstack_profile_report *report, const onstack_write_options *options) {
+  const uint32_t heap = 1u << ONSTACK_KIND_ALLOCATION, kinds = report->view.kinds;
+  return kinds == heap || (kinds == 0 && options->kind == ONSTACK_KIND_ALLOCATION);
+}
+
+/* What is in use is so at the end. Profile servers take a heap profile with a duration for what was allocated in that, and add
+   it to others. */
+static void report_of_a_moment(onstack_profile_report *report) {
+  report->start_unix_ns += report->duration_ns;
+  report->duration_ns = 0;
+}
+
 int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile, const onstack_write_options *given,
                                 bool always_names) {
   onstack_write_options options;
@@ -25474,6 +25486,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   }
   report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
+  if (report_is_of_heap(report, &options)) report_of_a_moment(report);
   report->comments = options.comments;
   report->period_ns = options.period_ns;
   report->kind = options.kind;
@@ -27127,7 +27140,7 @@ typedef struct memory_mallinfo2 {
 typedef int memory_control(const char *, void *, size_t *, void *, size_t); /* jemalloc's mallctl */
 
 /* Beside libc's malloc there may be jemallocs with names of their own: of the crate tikv-jemallocator, and DuckDB's. Weak: NULL
-   where the program that this library is linked into has none. */
+   where the program that this library is linked into has none. Without statistics they answer ENOENT. */
 #if defined(__ELF__)
 __attribute__((weak)) extern memory_control je_mallctl, _rjem_mallctl, duckdb_je_mallctl;
 static memory_control *const memory_linked_in[] = {je_mallctl, _rjem_mallctl, duckdb_je_mallctl};
@@ -27160,7 +27173,7 @@ static memory_malloc memory_of_allocators(void) {
     sum = (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
   }
   for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory_linked_in); i++)
-    if (memory_linked_in[i]) memory_add_jemalloc(&sum, memory_linked_in[i]);
+    if (memory_linked_in[i] && memory_linked_in[i] != control) memory_add_jemalloc(&sum, memory_linked_in[i]);
   return sum;
 }
 

@@ -70,7 +70,9 @@ static void keeper_wait(uint32_t *word, uint32_t seen, uint64_t ns) {
 
 static void keeper_begin(keeper_state *state, int number) {
   onstack_guard_take_own_table();
-  state->started = onstack_sampling_start(keeper.settings, number) == 0;
+  /* While one waits there is no exec in another thread, for which more tries are. */
+  const uint32_t tries = onstack_load_relaxed(&keeper.begun) != 0 || !keeper.awaited ? ONSTACK_SAMPLING_TRIES : 0;
+  state->started = onstack_sampling_start(keeper.settings, number, tries) == 0;
   uint64_t now = onstack_monotonic_ns();
   state->save_pause_ns = KEEPER_SAVE_FIRST_NS;
   state->save_at_ns = now + state->save_pause_ns;
@@ -187,14 +189,15 @@ static void *keeper_main(void *argument) {
   return NULL;
 }
 
-/* Waits until *word has reached `wanted` or the time is over. */
-static void keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
+/* Waits until *word has reached `wanted` or the time is over; whether it has. */
+static bool keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
   uint64_t now = onstack_monotonic_ns(), until = now + (uint64_t)seconds * 1000000000u;
   for (; now < until; now = onstack_monotonic_ns()) {
     uint32_t seen = onstack_observe(&keeper.finished);
-    if ((int32_t)(onstack_observe(word) - wanted) >= 0) return;
+    if ((int32_t)(onstack_observe(word) - wanted) >= 0) return true;
     keeper_wait(&keeper.finished, seen, until - now);
   }
+  return false;
 }
 
 void onstack_keeper_start(const onstack_environment *settings, bool await) {
@@ -205,7 +208,8 @@ void onstack_keeper_start(const onstack_environment *settings, bool await) {
   keeper.awaited = await && !settings->toggle && settings->profile[0];
   int error = onstack_preload_thread(KEEPER_STACK_BYTES, keeper_main, &keeper.mask);
   if (error == 0) {
-    if (keeper.awaited) keeper_await(&keeper.begun, 1, KEEPER_BEGIN_SECONDS);
+    if (keeper.awaited && !keeper_await(&keeper.begun, 1, KEEPER_BEGIN_SECONDS))
+      onstack_complain("the heap profile begins late: what the program allocates until then is not in it");
     return;
   }
   keeper.pid = 0;

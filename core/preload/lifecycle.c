@@ -141,8 +141,9 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
     lifecycle_watch_first();
     /* What a program keeps to its end it mostly allocates at its beginning. Pinned before: in musl dlopen waits in other
        threads until constructors have returned. */
-    onstack_pin_self();
-    onstack_keeper_start(settings, settings->kind == ONSTACK_KIND_ALLOCATION);
+    const bool await = settings->kind == ONSTACK_KIND_ALLOCATION;
+    if (await) onstack_pin_self();
+    onstack_keeper_start(settings, await);
     if (!onstack_keeper_is_here()) lifecycle_unlisten();
   }
   errno = saved;

@@ -16,8 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SAMPLING_WORTH 5u /* ticks */
-#define SAMPLING_AGAIN 50
+#define SAMPLING_WORTH 5u     /* ticks */
 #define SAMPLING_DENSE 65536u /* bytes; with fewer, more stacks wait for rules to be derived than are kept meanwhile */
 #define SAMPLING_AGAIN_NS 10000000
 
@@ -53,12 +52,12 @@ static void sampling_complain(const onstack_environment *settings, int code) {
  * While another thread executes another program the kernel lets no thread be made (EAGAIN: kernel/fork.c, copy_fs). Either
  * this process goes on as that program, and this thread is ended any moment; or the exec fails, as it does along PATH.
  */
-static int sampling_start_session(const onstack_options *options) {
+static int sampling_start_session(const onstack_options *options, uint32_t tries) {
   const bool dense = options->heap_interval != 0 && options->heap_interval < SAMPLING_DENSE;
   int (*const start)(const onstack_options *, onstack_session **) =
       dense ? onstack_session_start : onstack_session_start_at_once;
   int result = start(options, &sampling.session);
-  for (int i = 0; result == -EAGAIN && i < SAMPLING_AGAIN; i++) {
+  for (uint32_t i = 0; result == -EAGAIN && i < tries; i++) {
     onstack_sys_sleep(SAMPLING_AGAIN_NS);
     result = start(options, &sampling.session);
   }
@@ -83,7 +82,7 @@ static uint64_t sampling_ticks_before(void) {
   return all > own ? (all - own + random % stats.period_ns) / stats.period_ns : 0;
 }
 
-int onstack_sampling_start(const onstack_environment *settings, int number) {
+int onstack_sampling_start(const onstack_environment *settings, int number, uint32_t tries) {
   const onstack_profile_options kept = {.size = sizeof(kept),
                                         .timeline_bytes = settings->timeline ? ONSTACK_TIMELINE_BYTES : 0};
   onstack_options options;
@@ -100,7 +99,7 @@ int onstack_sampling_start(const onstack_environment *settings, int number) {
   options.sink = onstack_profile_sink;
   options.sink_data = sampling.profile;
   if (settings->spans) onstack_thread_spans_use(ONSTACK_ON); /* or later, when somebody who publishes them is there */
-  if (result == 0) result = sampling_start_session(&options);
+  if (result == 0) result = sampling_start_session(&options, tries);
   if (result == 0) {
     const bool of_cpu_time = onstack_session_kind(sampling.session) == ONSTACK_KIND_CPU;
     sampling.before = number < 0 && of_cpu_time ? sampling_ticks_before() : 0;

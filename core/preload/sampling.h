@@ -8,8 +8,10 @@
 
 #include "preload/environment.h"
 
-/* Starts sampling into file `number` (-1: the only one). A failure is reported on stderr. Returns 0 or the code. */
-ONSTACK_INTERNAL int onstack_sampling_start(const onstack_environment *settings, int number);
+/* Starts sampling into file `number` (-1: the only one). `tries`: how often it is tried again while no thread can be made. A
+   failure is reported on stderr. Returns 0 or the code. */
+#define ONSTACK_SAMPLING_TRIES 50u /* each 10 ms */
+ONSTACK_INTERNAL int onstack_sampling_start(const onstack_environment *settings, int number, uint32_t tries);
 
 /* True between a start that succeeded and the end. Any thread. */
 ONSTACK_INTERNAL bool onstack_sampling_is_on(void);

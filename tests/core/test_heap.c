@@ -78,6 +78,22 @@ Test(heap, each_allocation_is_counted_with_an_interval_of_1) {
   cr_assert_str_eq(stats.clock, "heap");
 }
 
+/* Of the moment at which it is written: what is in use is so then. */
+Test(heap, a_profile_is_of_a_moment) {
+  struct timespec now;
+  onstack_profile *profile = profile_of(NULL);
+  onstack_session *session = heap_start(profile, 1, 0);
+  heap_give(64);
+  t_sleep(0.02);
+  clock_gettime(CLOCK_REALTIME, &now);
+  t_finish(session);
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_eq(out->duration_ns, 0);
+  cr_assert_geq(out->time_ns, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - 10000000, "the realtime clock may be set");
+  decoded_free(out);
+  onstack_profile_free(profile);
+}
+
 __attribute__((noipa)) static void *heap_leaking(size_t size) {
   void *block = heap_give(size);
   __asm__ volatile("");

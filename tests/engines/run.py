@@ -24,13 +24,14 @@ sys.dont_write_bytecode = True
 
 from profiles import Profile
 
-LIBRARY = ROOT / os.environ.get("BUILD", "build") / "lib/libonstack-preload.so"
+BUILD = ROOT / os.environ.get("BUILD", "build")
+LIBRARY = BUILD / "lib/libonstack-preload.so"
 FUNCTIONS = re.compile(r"(?<![A-Za-z_])(digest|sorted|sorted_by|walk|tree|serve|program)(?![a-z_])")
 OUTERMOST = re.compile(r"(?<![A-Za-z_])program(?![a-z_])")
 NO_FRAME_POINTERS = "its code keeps no frame pointers, and the stack ends there"
 
-# Engine, program, options, what is lost and why; the least of named and whole in per cent.
-Engine = collections.namedtuple("Engine", "title command version lost named whole", defaults=("", 85, 85))
+# How it is started, what is lost and why; the least of named, whole and rooted in per cent.
+Engine = collections.namedtuple("Engine", "title command version lost named whole rooted", defaults=("", 85, 85, 95))
 JIT = "-d opcache.enable=1 -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=tracing -d opcache.jit_debug=16"
 
 
@@ -51,13 +52,13 @@ def engines(work):
     if java and shutil.which("javac"):
         subprocess.run(["javac", "-d", work, HERE / "Work.java"], check=True)
         lists = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "-cp", work, "Work"]
-        yield Engine("HotSpot, `java -XX:+PreserveFramePointer -XX:+DumpPerfMapAtExit`", [java, "-XX:+PreserveFramePointer", *lists],
+        yield Engine("HotSpot, `java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`", [java, "-XX:+PreserveFramePointer", *lists],
                      [java, "--version"], "interpreted methods are one name, `Interpreter`", 85, 0)
-        yield Engine("HotSpot, `java -XX:+DumpPerfMapAtExit`", [java, *lists], [java, "--version"], NO_FRAME_POINTERS, 0, 0)
+        yield Engine("HotSpot, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`", [java, *lists], [java, "--version"], NO_FRAME_POINTERS, 0, 0, 0)
     if php:
         yield Engine("PHP, `php`", [php, HERE / "work.php"], [php, "--version"])
         yield Engine("PHP with its JIT, `opcache.jit_debug=16`", [php, *JIT.split(), HERE / "work.php"], [php, "--version"],
-                     NO_FRAME_POINTERS, 0, 0)
+                     NO_FRAME_POINTERS, 0, 0, 0)
     for python in installed(["/usr/bin/python3", "~/.pyenv/versions/3.9*/bin/python3", "~/.pyenv/versions/3.1[0-3]*/bin/python3"]):
         yield Engine("CPython, `python3`", [python, HERE / "work.py"], [python, "--version"])
 
@@ -69,9 +70,11 @@ def share(profile, wanted):
 def measure(engine, work):
     output = work / "profile.pb.gz"
     environment = {**os.environ, "LD_PRELOAD": str(LIBRARY), "ONSTACK_PROFILE": str(output), "ONSTACK_FREQUENCY": "250"}
-    done = subprocess.run(engine.command, env=environment, cwd=work, capture_output=True, text=True, timeout=120, check=False)
-    if (done.returncode, done.stdout) != (0, "true\n"):
-        sys.exit(f"{engine.title}: status {done.returncode}: {done.stdout}{done.stderr}")
+    with subprocess.Popen(engine.command, env=environment, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        output_text, errors = process.communicate(timeout=120)
+    pathlib.Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
+    if (process.returncode, output_text) != (0, "true\n"):
+        sys.exit(f"{engine.title}: status {process.returncode}: {output_text}{errors}")
     profile = Profile(output)
     threads = collections.Counter()
     for (_, ns, stack), labels in zip(profile.samples, profile.labels):
@@ -87,13 +90,13 @@ def measure(engine, work):
 
 def main():
     failed, rows = 0, []
-    with tempfile.TemporaryDirectory(dir=ROOT / "build") as directory:
+    with tempfile.TemporaryDirectory(dir=BUILD) as directory:
         for engine in engines(directory):
             version = subprocess.run(engine.version, capture_output=True, text=True, check=True).stdout.split("\n")[0]
             version = re.search(r"\d+(\.\d+)+", version)[0]
             seconds, named, whole, rooted = measure(engine, pathlib.Path(directory))
             rows.append(f"| {engine.title} | {version} | {named:.1f} % | {whole:.1f} % | {rooted:.1f} % | {engine.lost} |")
-            short = named < engine.named or whole < engine.whole
+            short = named < engine.named or whole < engine.whole or rooted < engine.rooted
             failed += short
             print(f"{'not ok' if short else 'ok'} {engine.title} {version}: of {seconds:.2f} s {named:.1f} % named, {whole:.1f} % to program, "
                   f"{rooted:.1f} % to the thread's start", flush=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Interpreters and compilers."""
+import platform
 import re
 import shutil
 import subprocess
@@ -122,6 +123,8 @@ def java_names():
     """Compiled methods by HotSpot's own list, which it writes at its end; called by interpreted ones, which are one name there."""
     if hosts_common.heap or hosts_common.wall:
         raise Skip("about CPU profiles")
+    if platform.machine() != "x86_64":
+        raise Skip("HotSpot's interpreter is not followed on this processor")
     directory = place("java-names")
     (directory / "Names.java").write_text(JAVA_NAMES)
     compiled = run([need("javac"), "Names.java"], directory, False)

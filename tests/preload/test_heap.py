@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Heap profiles by the preload, against a program whose counts are exact."""
-from harness import HEAP, Run, case, check, equal, one_line
+from harness import HEAP, Run, built, case, check, equal, one_line
 
 ALLOC_OBJECTS, ALLOC_SPACE, INUSE_OBJECTS, INUSE_SPACE = range(4)
 
@@ -83,6 +83,13 @@ def heap_blocks_that_are_young_do_not_count_as_in_use():
         # Where many ends at one address wait for the consumer, a block beside them may find no place (docs/MEMORY.md).
         found = run.profile().sum(INUSE_SPACE, "leak_calloc")
         check(490 * 1000 <= found <= 500 * 1000, f"{found} bytes in use of 500,000")
+
+
+@case
+def heap_has_what_the_first_line_allocates():
+    with Run(built("heap_first", "heap_first.c"), ONSTACK_PROFILE="out", ONSTACK_HEAP="1") as run:
+        equal((run.status, run.errors), (0, ""), "status and errors")
+        equal(run.profile().sum(INUSE_SPACE, "load_table") >> 20, 64, "MiB in use of the first function")
 
 
 @case

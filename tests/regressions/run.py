@@ -15,8 +15,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COMMAND = pathlib.Path(os.environ.get("ONSTACK", ROOT / "build/rust/debug/onstack"))
-PRELOAD = ROOT / "build/lib/libonstack-preload.so"
+BUILD = ROOT / os.environ.get("BUILD", "build")
+COMMAND = pathlib.Path(os.environ.get("ONSTACK", BUILD / "rust/debug/onstack"))
+PRELOAD = BUILD / "lib/libonstack-preload.so"
 SIDE = 10
 DRAWS = 200
 SECONDS = 3
@@ -68,7 +69,7 @@ def accused(place, before, after, limit):
 def main():
     recordings = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     chance = random.Random(1)
-    with tempfile.TemporaryDirectory(dir=ROOT / "build") as work:
+    with tempfile.TemporaryDirectory(dir=BUILD) as work:
         place = pathlib.Path(work)
         (place / "go.mod").write_text("module example.com/work\ngo 1.22\n")
         (place / "work_test.go").write_text(CODE)

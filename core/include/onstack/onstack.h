@@ -95,7 +95,7 @@ typedef uint32_t onstack_truncation;
 #define ONSTACK_TRUNCATED_UNREADABLE 2   /* the next frame lies in memory that cannot be read */
 #define ONSTACK_TRUNCATED_MISALIGNED 3   /* the frame pointer is not aligned: no frame pointers in that code */
 #define ONSTACK_TRUNCATED_NOT_RISING 4   /* the frame pointer points below the stack pointer or in a circle */
-#define ONSTACK_TRUNCATED_BAD_RETURN 5   /* the return address is not in executable memory, or follows no call */
+#define ONSTACK_TRUNCATED_BAD_RETURN 5   /* the return address is not in executable memory, or nobody returns there */
 #define ONSTACK_TRUNCATED_STACK_SWITCH 6 /* a switch of stacks (Go) that could not be followed */
 #define ONSTACK_TRUNCATED_BY_DESIGN 7    /* the unwinder records no callers (pc_only) */
 #define ONSTACK_TRUNCATED_UNWINDER 8     /* the user's unwinder said so */
@@ -587,8 +587,8 @@ typedef struct onstack_runtime_memory {
  * All lines but the first add up to the first, the resident size (/proc/self/smaps, proc(5)). `of` comes last and goes to the
  * end of the line. `session`: of ONSTACK_CLOCK_HEAP, which knows what is in use; NULL: none. `runtime` NULL: none, or one that
  * says nothing. malloc is asked by mallinfo2 (glibc 2.33) or mallctl (jemalloc), and so are jemallocs beside it that are linked
- * with this library under the prefixes je_, _rjem_ (the crate tikv-jemallocator) and duckdb_je_; without an answer free memory
- * is unexplained, and with an allocator beside malloc all that it has.
+ * with this library under the prefixes je_, _rjem_ (the crate tikv-jemallocator, with its feature `stats`) and duckdb_je_;
+ * without an answer free memory is unexplained, and with an allocator beside malloc all that it has.
  * Context: any thread; not in a signal handler. Takes milliseconds for each GiB. Errors: OPTIONS, OUTPUT, -errno where smaps
  * cannot be read.
  */
@@ -799,9 +799,10 @@ typedef struct onstack_write_options {
   uint8_t reserved0[3];          /* 0 */
   onstack_symbolizer symbolizer; /* asked first; may be NULL */
   void *symbolizer_data;
-  int64_t start_time_unix_ns;  /* pprof time_nanos; 0: when the profile was made or cleared */
-  int64_t duration_ns;         /* pprof duration_nanos; 0: until now */
-  const char *comments;        /* lines, each of which becomes a comment of the pprof profile, as "onstack.stats ticks=12";
+  int64_t start_time_unix_ns; /* pprof time_nanos; 0: when the profile was made or cleared */
+  int64_t duration_ns;  /* pprof duration_nanos; 0: until now. Of allocations alone a profile is of a moment: it has the
+                                  end as its time, and no duration */
+  const char *comments; /* lines, each of which becomes a comment of the pprof profile, as "onstack.stats ticks=12";
                                  NULL: none */
   onstack_demangler demangler; /* NULL: names stay as symbol tables have them */
   void *demangler_data;

@@ -73,6 +73,18 @@ static int report_take(onstack_profile_report *report, const onstack_write_optio
   return error;
 }
 
+static bool report_is_of_heap(const onstack_profile_report *report, const onstack_write_options *options) {
+  const uint32_t heap = 1u << ONSTACK_KIND_ALLOCATION, kinds = report->view.kinds;
+  return kinds == heap || (kinds == 0 && options->kind == ONSTACK_KIND_ALLOCATION);
+}
+
+/* What is in use is so at the end. Profile servers take a heap profile with a duration for what was allocated in that, and add
+   it to others. */
+static void report_of_a_moment(onstack_profile_report *report) {
+  report->start_unix_ns += report->duration_ns;
+  report->duration_ns = 0;
+}
+
 int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile, const onstack_write_options *given,
                                 bool always_names) {
   onstack_write_options options;
@@ -88,6 +100,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   }
   report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
+  if (report_is_of_heap(report, &options)) report_of_a_moment(report);
   report->comments = options.comments;
   report->period_ns = options.period_ns;
   report->kind = options.kind;

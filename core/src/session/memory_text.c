@@ -56,7 +56,7 @@ typedef struct memory_mallinfo2 {
 typedef int memory_control(const char *, void *, size_t *, void *, size_t); /* jemalloc's mallctl */
 
 /* Beside libc's malloc there may be jemallocs with names of their own: of the crate tikv-jemallocator, and DuckDB's. Weak: NULL
-   where the program that this library is linked into has none. */
+   where the program that this library is linked into has none. Without statistics they answer ENOENT. */
 #if defined(__ELF__)
 __attribute__((weak)) extern memory_control je_mallctl, _rjem_mallctl, duckdb_je_mallctl;
 static memory_control *const memory_linked_in[] = {je_mallctl, _rjem_mallctl, duckdb_je_mallctl};
@@ -89,7 +89,7 @@ static memory_malloc memory_of_allocators(void) {
     sum = (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
   }
   for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory_linked_in); i++)
-    if (memory_linked_in[i]) memory_add_jemalloc(&sum, memory_linked_in[i]);
+    if (memory_linked_in[i] && memory_linked_in[i] != control) memory_add_jemalloc(&sum, memory_linked_in[i]);
   return sum;
 }
 

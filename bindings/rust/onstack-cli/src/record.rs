@@ -309,7 +309,9 @@ fn counted(summary: &Summary, name: &str) -> u64 {
 fn advise(summary: &Summary, heap: bool) {
     let count = |name| counted(summary, name);
     let lost = ["ticks", "blocked", "dropped_no_stack"].map(count).into_iter().max().unwrap_or(0);
-    if heap && count("samples") == 0 {
+    if heap && summary.stacks == 0 && lost > 0 {
+        eprintln!("onstack: no samples: {lost} allocations could not be recorded; `onstack stat` shows the counters");
+    } else if heap && summary.stacks == 0 {
         eprintln!(
             "onstack: no samples: the program allocated less by malloc than lies between two of them, or left it to children, \
              which --children records; --heap=BYTES takes more"

@@ -203,7 +203,7 @@ fn tracks(met: BTreeMap<Key, Met>, stacks: &[Stack<'_>]) -> Vec<Track> {
     tracks
 }
 
-/// Of processes whose number is not said: it is that of their first thread. Perfetto takes 0 for the kernel's.
+/// Where a process's number is not said, that of its first thread is taken for it. Perfetto takes 0 for the kernel's.
 fn number_processes(tracks: &mut [Track]) {
     for process in tracks.chunk_by_mut(|a, b| (&a.process, a.process_id) == (&b.process, b.process_id)) {
         let first = process.iter().find(|track| track.is_first).map_or(0, |track| track.id);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
-use std::{ptr, thread};
+use std::thread;
 
 use common::{alone, burn, light};
 use onstack::label::{replace_span, FutureExt, Labels};

@@ -38,7 +38,7 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
 /*
  * HotSpot's interpreter gives its callees the address of an entry to return to, and no call stands before that. The entry takes
  * SP from the interpreter's frame first (templateInterpreterGenerator_x86.cpp, generate_return_entry_for): mov rsp, [rbp - 16];
- * movq [rbp - 16], 0. Since JDK 20: mov rcx, [rbp - 16]; lea rsp, [rbp + rcx * 8].
+ * movq [rbp - 16], 0. Since JDK 22: mov rcx, [rbp - 16]; lea rsp, [rbp + rcx * 8].
  */
 static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
   return code == 0xf045c748f0658b48u || code == 0xcd648d48f04d8b48u;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The check that a return address follows a call, once for each new one. A walk marks the frames whose return address
- * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
- * it in the handler made a sample with twenty new callers cost four times as much.
+ * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
+ * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
+ * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
  */
 #ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
 #define ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
@@ -15,7 +15,7 @@
 
 /*
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since,
+ * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
  * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
