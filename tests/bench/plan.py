@@ -172,9 +172,9 @@ CASES = (
     Case("heap/go-sampled", (("go-sampled",),), 0, 0, 0, program="go-", rounds=3),
     Case("heap/held", (("held",),), 0, 0, 0, rounds=2),
     # Pairs of runs, with the interval of their mean: rounds of their own.
-    Case("heap/redis", (("redis",),), 40, 10, 10, HEAP_WHOLE, rounds=1),
-    Case("heap/rocksdb", (("rocksdb",),), 40, 10, 10, HEAP_WHOLE, rounds=1),
-    Case("heap/go-service", (("go-service",),), 40, 10, 10, HEAP_WHOLE, program="go-", rounds=1),
+    Case("heap/redis", (("redis",),), 40, 20, 10, HEAP_WHOLE, rounds=1),
+    Case("heap/rocksdb", (("rocksdb",),), 40, 20, 10, HEAP_WHOLE, rounds=1),
+    Case("heap/go-service", (("go-service",),), 40, 20, 10, HEAP_WHOLE, program="go-", rounds=1),
     _coexist("pure"),
     _coexist("native"),
     Case("flame-graph", (("flame-graph",),), 4, 4, 2, ("onstack-rules", *PPROF_RS), "flame-"),

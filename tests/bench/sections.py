@@ -242,10 +242,10 @@ SECTIONS = (
         "CPU time that a heap profiler adds, with a sample each 512 KiB (heaptrack: each allocation; gperftools' profiler of each "
         "allocation takes minutes for what the others do in seconds, and is left out): redis "
         "under redis-benchmark (Debian's redis brings jemalloc; onstack and heaptrack are measured over that), RocksDB's db_bench, "
-        "and a Go program that compiles modules with wasmtime. The same work with and without, in pairs in turn: mean of the pairs, "
-        "and half of its 95 % interval. What a run takes once, for start and end, is told apart (not of redis, which is measured between "
-        "them): tables, names and the file of the profile, which jemalloc and tcmalloc do not write by themselves. What heaptrack writes is "
-        "thrown away unread.",
+        "and a Go program that compiles modules with wasmtime. The same work with and without, both at once, each on a "
+        "processor of its own, and then the other way round: mean of the pairs, and half of its 95 % interval. What a run takes once, "
+        "for start and end, is told apart (not of redis, which is measured between them): tables, names and the file of the profile, "
+        "which jemalloc and tcmalloc do not write by themselves. What heaptrack writes is thrown away unread. Pairs of 40 seconds.",
         tuple(
             Column(f"heap/{program}", metric, f"{title}{ending}", better)
             for program, title in (("redis", "redis"), ("rocksdb", "RocksDB"), ("go-service", "Go + wasmtime"))
