@@ -16,11 +16,15 @@ rest) part=rest suites="c preload truth go rust stacks matrix coexist install fo
 esac
 # These check no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
-[ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp view"
-# They begin behind the core's tests, which need both processors; but for the quick part behind preload's, which have cases that
-# need an idle machine.
-before_beside=c
-[ $part = quick ] || before_beside=preload
+case $part in
+quick) beside="fuzz abi cxx aarch64 readme faults" ;;
+rest) beside="aarch64 readme faults otlp view" ;;
+*) [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp view" ;;
+esac
+# In the quick part they begin behind the core's tests, which need both processors, and a second process of them behind preload's,
+# when one suite is left to be disturbed. Else all begin behind preload's, which have cases that need an idle machine.
+before_beside=preload beside_later=
+[ $part != quick ] || before_beside=c beside_later=fuzz
 for suite in $suites; do
   case " $all_suites " in *" $suite "*) continue ;; esac
   echo "ci/test.sh: no suite is named $suite; there are: $all_suites" >&2
@@ -261,16 +265,16 @@ run_demo_memory() {
 
 # Stacks through Go in many kinds of programs, checked by the programs' own code.
 run_stacks() {
-  local few='TestStacks/(pure_Go|C_without|Go_and_C|wazero)'
+  local few='TestStacks/(Go_and_C|wazero)'
   # shellcheck disable=SC2046
   timeout -k 5 600 ci/test-go-stacks.sh $(by_part "-run=$few|^Test[^S]" "-skip=$few|^Test[^S]") | grep -v '^=== RUN' || failed+=("go stacks")
   go_skips "$BUILD/go-stacks/test.log"
 }
 
-# Every host and every order of start and stop once; in the quick part the orders of one host.
+# Every host and every order of start and stop once; in the quick part the orders of one host with one mix.
 run_matrix() {
   # shellcheck disable=SC2046
-  timeout -k 5 500 python3 tests/matrix/run.py --quick --fresh $(by_part "--only=go-exe/" "") --output "$BUILD/matrix-quick.json" 2>&1 |
+  timeout -k 5 500 python3 tests/matrix/run.py --quick --fresh $(by_part "--only=go-exe/pure/" "") --output "$BUILD/matrix-quick.json" 2>&1 |
     grep -v '^\[.* ok$' || failed+=("matrix")
 }
 
@@ -335,22 +339,25 @@ is_beside() { # suite
   return 1
 }
 
-# All of them, in a process of its own: not beside the first suite, while that and `warm` compile.
-run_beside() {
+# These, in a process of its own: not beside the first suite, while that and `warm` compile.
+run_beside() { # suites
   local suite
   renice -n 19 "$BASHPID" >/dev/null
-  rm -f "$BUILD"/beside-*
-  for suite in $suites; do
-    is_beside "$suite" || continue
+  for suite in $1; do
     failed=()
     "run_$suite" >"$BUILD/beside-$suite.log" 2>&1
     printf '%s\n' "${failed[@]}" >"$BUILD/beside-$suite.failed"
   done
 }
 
+start_beside() { # suites
+  run_beside "$1" &
+  lanes+=($!)
+}
+
 # What one of them said, and its failures.
 collect() { # suite
-  wait "$lane"
+  wait "${lanes[@]}"
   cat "$BUILD/beside-$1.log"
   mapfile -t -O "${#failed[@]}" failed < <(grep . "$BUILD/beside-$1.failed")
   [ -e "$BUILD/beside-$1.failed" ] || failed+=("$1: it did not come to its end")
@@ -362,11 +369,12 @@ run_readme() {
 }
 
 mkdir -p "$BUILD"
+rm -f "$BUILD"/beside-*
 : >"$BUILD/skips"
 # What fails is run once more: machines are shared, and what is wrong fails twice. The closing lines name it all the same.
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
-warming= lane=
+warming= lanes=()
 if [ "$part" != whole ] || [ $# -eq 0 ]; then
   set -m # in a process group of its own
   warm &
@@ -384,10 +392,8 @@ for suite in $suites; do
   else
     watched "run_$suite"
   fi
-  if [ "$suite" = "$before_beside" ] && [ -n "$beside" ]; then
-    run_beside &
-    lane=$!
-  fi
+  [ "$suite" = "$before_beside" ] && [ -n "$beside" ] && start_beside "${beside#"$beside_later"}"
+  [ "$suite" = preload ] && [ -n "$beside_later" ] && start_beside "$beside_later"
   [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] && ! crashed || continue
   step "$suite again"
   again+=("$suite")
