@@ -800,10 +800,9 @@ typedef struct onstack_write_options {
   uint8_t reserved0[3];          /* 0 */
   onstack_symbolizer symbolizer; /* asked first; may be NULL */
   void *symbolizer_data;
-  int64_t start_time_unix_ns; /* pprof time_nanos; 0: when the profile was made or cleared */
-  int64_t duration_ns;  /* pprof duration_nanos; 0: until now. Of allocations alone a profile is of a moment: it has the
-                                  end as its time, and no duration */
-  const char *comments; /* lines, each of which becomes a comment of the pprof profile, as "onstack.stats ticks=12";
+  int64_t start_time_unix_ns;  /* pprof time_nanos; 0: when the profile was made or cleared */
+  int64_t duration_ns;         /* pprof duration_nanos; 0: until now. Allocations alone have none, and the end as time */
+  const char *comments;        /* lines, each of which becomes a comment of the pprof profile, as "onstack.stats ticks=12";
                                  NULL: none */
   onstack_demangler demangler; /* NULL: names stay as symbol tables have them */
   void *demangler_data;

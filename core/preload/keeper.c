@@ -71,7 +71,7 @@ static void keeper_wait(uint32_t *word, uint32_t seen, uint64_t ns) {
 static void keeper_begin(keeper_state *state, int number) {
   onstack_guard_take_own_table();
   /* While one waits there is no exec in another thread, for which more tries are. */
-  const uint32_t tries = onstack_load_relaxed(&keeper.begun) != 0 || !keeper.awaited ? ONSTACK_SAMPLING_TRIES : 0;
+  const uint32_t tries = keeper.awaited ? 0 : ONSTACK_SAMPLING_TRIES;
   state->started = onstack_sampling_start(keeper.settings, number, tries) == 0;
   uint64_t now = onstack_monotonic_ns();
   state->save_pause_ns = KEEPER_SAVE_FIRST_NS;

@@ -309,17 +309,18 @@ fn counted(summary: &Summary, name: &str) -> u64 {
 fn advise(summary: &Summary, heap: bool) {
     let count = |name| counted(summary, name);
     let lost = ["ticks", "blocked", "dropped_no_stack"].map(count).into_iter().max().unwrap_or(0);
-    if heap && summary.stacks == 0 && lost > 0 {
-        eprintln!("onstack: no samples: {lost} allocations could not be recorded; `onstack stat` shows the counters");
-    } else if heap && summary.stacks == 0 {
+    // What a heap profile shows is in use, which may be nothing.
+    let empty = if heap { summary.stacks == 0 } else { summary.total == 0 };
+    if empty && lost > 0 {
+        // The preload has said why, where it is worth a line.
+        let what = if heap { "allocations" } else { "ticks" };
+        eprintln!("onstack: no samples: {lost} {what} could not be recorded; `onstack stat` shows the counters");
+    } else if empty && heap {
         eprintln!(
             "onstack: no samples: the program allocated less by malloc than lies between two of them, or left it to children, \
              which --children records; --heap=BYTES takes more"
         );
-    } else if summary.total == 0 && !heap && lost > 0 {
-        // The preload has said why, where it is worth a line.
-        eprintln!("onstack: no samples: {lost} ticks could not be recorded; `onstack stat` shows the counters");
-    } else if summary.total == 0 && !heap {
+    } else if empty {
         eprintln!(
             "onstack: no samples: the program used less CPU time than lies between two ticks, or left it to children, \
              which --children records"
