@@ -130,6 +130,7 @@ stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chrom
 	@tests/preload/hosts.py
 	@tests/preload/hosts.py --heap
 	@tests/preload/hosts.py --wall
+	@tests/engines/run.py
 	@tests/hosts/run.sh
 	@tests/waiting/hosts.sh
 

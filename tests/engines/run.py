@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """
 What of the code that engines make and interpret has names and callers: the same work in JavaScript, Java, PHP and Python under
-the preload, in each engine that is installed. Prints a table; --write makes docs/ENGINES.md of it. Called by `make engines`.
+the preload, in each engine that is installed. Called by `make stress`; with --write, by `make engines`, makes docs/ENGINES.md.
 
 Of the CPU time of the thread that does the work: *named* is in a stack with one of the program's functions, *whole* in a stack
 that also leads to its outermost one, `program`, and to the thread's start. Fails where an engine has less than it is known for.
@@ -11,6 +11,7 @@ import collections
 import glob
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -53,7 +54,7 @@ def engines(work):
         subprocess.run(["javac", "-d", work, HERE / "Work.java"], check=True)
         lists = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "-cp", work, "Work"]
         yield Engine("HotSpot, `java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`", [java, "-XX:+PreserveFramePointer", *lists],
-                     [java, "--version"], "interpreted methods are one name, `Interpreter`", 85, 0)
+                     [java, "--version"], "interpreted methods are one name, `Interpreter`", 85, 0, 95 if platform.machine() == "x86_64" else 0)
         yield Engine("HotSpot, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`", [java, *lists], [java, "--version"], NO_FRAME_POINTERS, 0, 0, 0)
     if php:
         yield Engine("PHP, `php`", [php, HERE / "work.php"], [php, "--version"])

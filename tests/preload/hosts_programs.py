@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Interpreters and compilers."""
-import platform
 import re
 import shutil
 import subprocess
@@ -93,53 +92,6 @@ def node_names():
         told.append(f"{named:.2f} of {profile.seconds():.2f} s")
         shutil.rmtree(directory)
     return f"{' and '.join(told)} by name"
-
-
-JAVA_NAMES = """
-import java.util.*;
-
-public class Names {
-  static int walk(int depth, List<Integer> all) {
-    if (depth > 0) return walk(depth - 1, all) + walk(depth - 1, all);
-    Collections.sort(all.subList(0, 50), Comparator.reverseOrder());
-    return all.get(0) % 3;
-  }
-  static int serve(int round) {
-    List<Integer> all = new ArrayList<>();
-    for (int i = 0; i < 2000; i++) all.add(i * 7919 % 10007 + round);
-    return walk(7, all);
-  }
-  public static void main(String[] arguments) {
-    long end = System.currentTimeMillis() + 2000, sum = 0;
-    for (int round = 0; System.currentTimeMillis() < end; round++) sum += serve(round);
-    System.out.println(sum > 0);
-  }
-}
-"""
-
-
-@host("java-names")
-def java_names():
-    """Compiled methods by HotSpot's own list, which it writes at its end; called by interpreted ones, which are one name there."""
-    if hosts_common.heap or hosts_common.wall:
-        raise Skip("about CPU profiles")
-    if platform.machine() != "x86_64":
-        raise Skip("HotSpot's interpreter is not followed on this processor")
-    directory = place("java-names")
-    (directory / "Names.java").write_text(JAVA_NAMES)
-    compiled = run([need("javac"), "Names.java"], directory, False)
-    equal(compiled.returncode, 0, compiled.stderr)
-    options = ["-XX:+PreserveFramePointer", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit"]
-    done = run([need("java"), *options, "-cp", ".", "Names"], directory, True)
-    equal((done.returncode, done.stdout, done.stderr), (0, b"true\n", b""), "status, output, errors")
-    (profile,) = [Profile(path) for path in (directory / "profiles").iterdir()]
-    whole = profile.seconds()
-    named = sum(ns for _, ns, stack in profile.samples if any("Names.walk(" in name for name in stack)) / 1e9
-    # Callers of compiled code stay interpreted: the stack leads through both to the thread's start.
-    rooted = sum(ns for _, ns, stack in profile.samples if not stack[-1].startswith("[truncated")) / 1e9
-    check(named > 0.3 * whole and rooted >= 0.95 * whole > 0, f"{named:.2f} of {whole:.2f} s in a compiled method, {rooted:.2f} rooted")
-    shutil.rmtree(directory)
-    return f"{named:.2f} of {whole:.2f} s by name, {rooted:.2f} to the root"
 
 
 LLVM = """
