@@ -245,7 +245,8 @@ SECTIONS = (
         "and a Go program that compiles modules with wasmtime. The same work with and without, both at once, each on a "
         "processor of its own, and then the other way round: mean of the pairs, and half of its 95 % interval. What a run takes once, "
         "for start and end, is told apart (not of redis, which is measured between them): tables, names and the file of the profile, "
-        "which jemalloc and tcmalloc do not write by themselves. What heaptrack writes is thrown away unread. Pairs of 40 seconds.",
+        "which jemalloc and tcmalloc do not write by themselves. What heaptrack writes is thrown away unread. These cells were measured by "
+        "themselves, 40 seconds each.",
         tuple(
             Column(f"heap/{program}", metric, f"{title}{ending}", better)
             for program, title in (("redis", "redis"), ("rocksdb", "RocksDB"), ("go-service", "Go + wasmtime"))
