@@ -5,16 +5,16 @@
 # arm64 kernel. Prints one line a check and "N passed, N failed" at the end. Installs what it needs and says the command
 # first; with ONSTACK_NO_INSTALL=1 it only says, and skips what cannot run.
 # Usage: ci/test-aarch64.sh [user] [core] [musl] [fuzz] [go] [vm]   (default: all; go is a program for vm)
-#        ci/test-aarch64.sh quick                         (what `make test` runs: user, core, musl)
-#        ci/test-aarch64.sh replay                        (what `make test-all` runs: the kept inputs of fuzz, unchanged)
+#        ci/test-aarch64.sh quick                         (what `make test` runs: user, core)
+#        ci/test-aarch64.sh rest                          (what `make test-all` runs: musl, the kept inputs of fuzz, unchanged)
 #        ci/test-aarch64.sh record                        (for tests/aarch64/fixtures/record.sh: the recorders, in the vm)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 parts=" ${*:-user core musl fuzz go vm} "
 mutations=4000 # of each fuzz target's kept inputs
 case $parts in
-" quick ") parts=" user core musl " ;;
-" replay ") parts=" fuzz " mutations=0 ;;
+" quick ") parts=" user core " ;;
+" rest ") parts=" musl fuzz " mutations=0 ;;
 esac
 build=${BUILD:-build}/aarch64
 prefix=/usr/aarch64-linux-gnu # where Debian's cross libraries lie

@@ -10,21 +10,21 @@ cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
 all_suites="c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64 readme faults otlp view"
 case ${1:-} in
-quick) part=quick suites="c truth go stacks matrix coexist preload rust fuzz abi cxx aarch64 readme faults" ;;
-rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork aarch64 readme faults otlp view" ;;
+quick) part=quick suites="c truth go stacks matrix coexist preload rust abi cxx aarch64 readme faults" ;;
+rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork fuzz aarch64 readme faults otlp view" ;;
 *) part=whole suites=${*:-$all_suites} ;;
 esac
 # These check no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
 case $part in
-quick) beside="fuzz abi cxx aarch64 readme faults" ;;
-rest) beside="aarch64 readme faults otlp view" ;;
+quick) beside="abi cxx aarch64 readme faults" ;;
+rest) beside="fuzz aarch64 readme faults otlp view" ;;
 *) [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp view" ;;
 esac
-# In the quick part they begin behind the core's tests, which need both processors, and a second process of them behind preload's,
-# when one suite is left to be disturbed. Else all begin behind preload's, which have cases that need an idle machine.
-before_beside=preload beside_later=
-[ $part != quick ] || before_beside=c beside_later=fuzz
+# In the quick part they begin behind the core's tests, which need both processors, else behind preload's, which have cases that
+# need an idle machine.
+before_beside=preload
+[ $part != quick ] || before_beside=c
 for suite in $suites; do
   case " $all_suites " in *" $suite "*) continue ;; esac
   echo "ci/test.sh: no suite is named $suite; there are: $all_suites" >&2
@@ -70,13 +70,13 @@ warm() {
     renice -n 19 "$BASHPID"
     if [ "$part" = rest ]; then
       make -f tests/coexist/Makefile ahead
+      make -s -f tests/fuzz/Makefile replays
       for crate in examples/rust-axum examples/rust-http bindings/rust/fuzz; do (cd "$crate" && cargo test --locked --no-run); done
       exit
     fi
     (cd bindings/go && go test -run '^$' ./...)
     (cd tests/go && go test -run '^$' .)
     (cd bindings/rust && cargo test --locked --workspace --no-run)
-    make -s -f tests/fuzz/Makefile replays
   ) >"$BUILD/warm.log" 2>&1
 }
 
@@ -307,10 +307,11 @@ run_fork() {
   timeout -k 5 200 tests/fork/run.sh || failed+=("fork")
 }
 
-# The core's tests that need no ticks, as arm64 compiles and an emulator runs them; the kept inputs of the fuzz targets too.
+# The core's tests that need no ticks, as arm64 compiles and an emulator runs them; with musl, and the kept inputs of the fuzz
+# targets, too.
 run_aarch64() {
   [ $part = rest ] || timeout -k 5 600 ci/test-aarch64.sh quick || failed+=("aarch64")
-  [ $part = quick ] || timeout -k 5 600 ci/test-aarch64.sh replay || failed+=("aarch64: kept inputs of the fuzz targets")
+  [ $part = quick ] || timeout -k 5 600 ci/test-aarch64.sh rest || failed+=("aarch64: musl, kept inputs of the fuzz targets")
 }
 
 # The header in every standard of C and C++, exceptions through sampled code, functions of the host that throw.
@@ -340,24 +341,20 @@ is_beside() { # suite
 }
 
 # These, in a process of its own: not beside the first suite, while that and `warm` compile.
-run_beside() { # suites
+run_beside() {
   local suite
   renice -n 19 "$BASHPID" >/dev/null
-  for suite in $1; do
+  for suite in $beside; do
     failed=()
     "run_$suite" >"$BUILD/beside-$suite.log" 2>&1
     printf '%s\n' "${failed[@]}" >"$BUILD/beside-$suite.failed"
   done
 }
 
-start_beside() { # suites
-  run_beside "$1" &
-  lanes+=($!)
-}
 
 # What one of them said, and its failures.
 collect() { # suite
-  wait "${lanes[@]}"
+  wait "$lane"
   cat "$BUILD/beside-$1.log"
   mapfile -t -O "${#failed[@]}" failed < <(grep . "$BUILD/beside-$1.failed")
   [ -e "$BUILD/beside-$1.failed" ] || failed+=("$1: it did not come to its end")
@@ -374,7 +371,7 @@ rm -f "$BUILD"/beside-*
 # What fails is run once more: machines are shared, and what is wrong fails twice. The closing lines name it all the same.
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
-warming= lanes=()
+warming= lane=
 if [ "$part" != whole ] || [ $# -eq 0 ]; then
   set -m # in a process group of its own
   warm &
@@ -392,8 +389,10 @@ for suite in $suites; do
   else
     watched "run_$suite"
   fi
-  [ "$suite" = "$before_beside" ] && [ -n "$beside" ] && start_beside "${beside#"$beside_later"}"
-  [ "$suite" = preload ] && [ -n "$beside_later" ] && start_beside "$beside_later"
+  if [ "$suite" = "$before_beside" ] && [ -n "$beside" ]; then
+    run_beside &
+    lane=$!
+  fi
   [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] && ! crashed || continue
   step "$suite again"
   again+=("$suite")
