@@ -5,16 +5,18 @@
 # arm64 kernel. Prints one line a check and "N passed, N failed" at the end. Installs what it needs and says the command
 # first; with ONSTACK_NO_INSTALL=1 it only says, and skips what cannot run.
 # Usage: ci/test-aarch64.sh [user] [core] [musl] [fuzz] [go] [vm]   (default: all; go is a program for vm)
-#        ci/test-aarch64.sh quick                         (what `make test` runs: user, core)
-#        ci/test-aarch64.sh rest                          (what `make test-all` runs: musl, the kept inputs of fuzz, unchanged)
+#        ci/test-aarch64.sh quick                         (what `make test` runs: user, core's tests of what differs there)
+#        ci/test-aarch64.sh rest                          (what `make test-all` runs: the other ones of core, musl, the kept
+#                                                          inputs of fuzz, unchanged)
 #        ci/test-aarch64.sh record                        (for tests/aarch64/fixtures/record.sh: the recorders, in the vm)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 parts=" ${*:-user core musl fuzz go vm} "
 mutations=4000 # of each fuzz target's kept inputs
+leaves=        # of the core's tests: more, tests
 case $parts in
-" quick ") parts=" user core " ;;
-" rest ") parts=" musl fuzz " mutations=0 ;;
+" quick ") parts=" user core " leaves=more ;;
+" rest ") parts=" core musl fuzz " mutations=0 leaves=tests ;;
 esac
 build=${BUILD:-build}/aarch64
 prefix=/usr/aarch64-linux-gnu # where Debian's cross libraries lie
@@ -132,9 +134,9 @@ run_user() {
 }
 
 # Those of tests/core that need no tick, by a small stand-in for Criterion: every assertion of theirs as arm64 compiles it.
-core_tests="action arm64 cfi code_map code_source go_library heap nesting options pc_cache profile_aggregate profile_kinds
-  profile_maps profile_pprof profile_symbols profile_threads reader_pipe ring seqlock sized statistics_text symbol_index
-  thread_table"
+core_tests="action arm64 cfi code_map code_source go_library heap nesting pc_cache ring seqlock thread_table"
+core_more="options profile_aggregate profile_kinds profile_maps profile_pprof profile_symbols profile_threads reader_pipe sized
+  statistics_text symbol_index"
 # qemu-user shows a memory map of its own making, finds libraries below a prefix that a chroot does not have, keeps the places
 # of the recorded Go program for itself, and fails in children of fork that have threads. It has no ticks, and no
 # process_vm_readv, so that tables of libraries are read by loads (and test_call_site_check proves nothing).
@@ -165,7 +167,9 @@ run_core_tests() { # directory, compiler, flags, how to run it, tests, those tha
 
 run_core() {
   command -v qemu-aarch64 >/dev/null 2>&1 || return
-  run_core_tests "$build" $cross "" "qemu-aarch64 -L $prefix" "$core_tests" "$core_not"
+  local tests="$core_tests $core_more"
+  case $leaves in more) tests=$core_tests ;; tests) tests=$core_more ;; esac
+  run_core_tests "$build" $cross "" "qemu-aarch64 -L $prefix" "$tests" "$core_not"
 }
 
 # Static programs with musl: the same tests, but those that look for a library.
