@@ -380,7 +380,7 @@ typedef struct onstack_options {
                               samples, but not counted as in use (heap_untracked). Some 70 bytes each */
   onstack_switch
       interpreters;     /* frames of interpreted languages, by the providers that come with the library: CPython 3.9 to
-                                  3.13, PHP 8.2 and 8.4; of threads that wait (ONSTACK_CLOCK_WALL) from 3.11 on. Default off */
+                                  3.13, PHP 8.1 to 8.5; onstack_interpreted(3) says more. Default off */
   uint8_t reserved1[7]; /* 0 */
   const onstack_frame_provider *frame_provider; /* the user's own, besides; NULL: none */
 } onstack_options;

@@ -1880,7 +1880,7 @@ typedef struct onstack_interpreter {
   bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
   uint32_t loop_count;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
-  bool (*lives)(void); /* asked now and then, once it is ready; NULL: it never ends but with its object */
+  bool (*lives)(void); /* as it was prepared; asked now and then, once it is ready; NULL: always, but with its object */
   bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
 
@@ -2555,8 +2555,8 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
 /* ---- core/src/handler/interpreter/php.c ---- */
 /* ---- core/src/handler/interpreter/php.h ---- */
 /*
- * PHP 8.2 and 8.4 without thread safety: what of it is known, and its frames, copied in the signal handler. Found by
- * control/interpreter/php.c, named by drain/interpreter/php.c.
+ * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found by control/interpreter/php.c, named
+ * by drain/interpreter/php.c.
  *
  * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
  */
@@ -2576,7 +2576,10 @@ typedef struct onstack_php_layout {
 typedef struct onstack_php {
   uint32_t ready; /* what follows is good, and stays (publish / observe) */
   const onstack_php_layout *layout;
-  uint64_t globals; /* executor_globals */
+  uint64_t loop;           /* execute_ex */
+  uint64_t globals;        /* executor_globals; 0: with thread safety each thread has its own, */
+  uint64_t block_offset;   /* in a block to which a word of its thread-local storage leads, at the thread pointer + this, */
+  uint64_t globals_offset; /* and there */
 } onstack_php;
 
 ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
@@ -2599,7 +2602,8 @@ ONSTACK_INTERNAL bool onstack_php_identify(const onstack_frame_memory *memory, u
 ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
                                            uint32_t capacity);
 
-/* onstack_frame_provider.copy_of: a process without thread safety has the frames of one thread. `hint` is not used. */
+/* onstack_frame_provider.copy_of: a process without thread safety has the frames of one thread; with it those of other threads
+   are not found. `hint` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                               onstack_interpreted_frame *frames, uint32_t capacity);
 
@@ -2635,348 +2639,6 @@ ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, ui
 
 /* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
 ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
-
-#define PHP_STEPS 1024u /* frames that are looked at, those of generators without a function too */
-
-/* zend_execute_data, the same in all these versions. */
-#define PHP_FRAME_BYTES 56u
-#define PHP_FRAME_OPCODE 0u
-#define PHP_FRAME_FUNCTION 24u
-#define PHP_FRAME_INFO 40u /* This.u1.type_info, and the number of arguments */
-#define PHP_FRAME_PREVIOUS 48u
-#define PHP_INFO_TOP 0x20000u /* ZEND_CALL_TOP: a call of the loop of its own */
-
-/* zend_function, where the versions agree. */
-#define PHP_FUNCTION_TYPE 0u
-#define PHP_FUNCTION_NAME 8u
-#define PHP_FUNCTION_SCOPE 16u
-#define PHP_INTERNAL_BYTES 24u /* of one in native code, which can be shorter */
-#define PHP_STRING_HASH 8u
-
-#define PHP_GLOBALS_BYTES 24u /* from vm_stack to current_execute_data */
-
-typedef struct php_scratch {
-  uint8_t globals[PHP_GLOBALS_BYTES];
-  uint8_t frame[ONSTACK_WINDOW_FRAME];
-  uint8_t window[ONSTACK_WINDOW_BYTES];
-  uint8_t function[ONSTACK_PHP_FUNCTION_BYTES];
-  uint64_t identity[ONSTACK_IDENTITY];
-} php_scratch;
-_Static_assert(sizeof(php_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
-
-ONSTACK_HANDLER bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
-                                          uint64_t identity[ONSTACK_IDENTITY]) {
-  const onstack_php_layout *layout = onstack_php_found.layout;
-  volatile uint64_t *words = identity;
-  uint64_t hash;
-  const bool whole = onstack_window_read(memory, function, bytes, ONSTACK_PHP_FUNCTION_BYTES);
-  if (!whole && !onstack_window_read(memory, function, bytes, PHP_INTERNAL_BYTES)) return false;
-  const uint64_t type = onstack_window_word(bytes, PHP_FUNCTION_TYPE) & 0xff;
-  if (type != ONSTACK_PHP_INTERNAL && (!whole || (type != ONSTACK_PHP_USER && type != ONSTACK_PHP_EVAL))) return false;
-  words[ONSTACK_PHP_NAME] = onstack_window_word(bytes, PHP_FUNCTION_NAME);
-  words[ONSTACK_PHP_SCOPE] = onstack_window_word(bytes, PHP_FUNCTION_SCOPE);
-  words[ONSTACK_PHP_FILE] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_file);
-  words[ONSTACK_PHP_OPCODES] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_opcodes);
-  words[ONSTACK_PHP_OPCODES] |= type << 56;
-  /* A file's own code has no name. */
-  const bool hashed = words[ONSTACK_PHP_NAME] != 0 &&
-                      onstack_window_read(memory, words[ONSTACK_PHP_NAME] + PHP_STRING_HASH, &hash, sizeof(hash));
-  words[ONSTACK_PHP_NAME_HASH] = hashed ? hash : 0;
-  return true;
-}
-
-/* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t php_fingerprint(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
-  php_scratch *scratch = memory->scratch;
-  if (onstack_fingerprint_is_named(function)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
-  if (*left == 0 || !onstack_php_identify(memory, function, scratch->function, scratch->identity))
-    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
-  --*left;
-  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
-}
-
-static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t address, onstack_interpreted_frame *frames,
-                                           uint32_t capacity) {
-  uint32_t count = 0, fingerprints = ONSTACK_FINGERPRINTS;
-  for (uint32_t step = 0; address != 0; step++) {
-    const uint8_t *bytes = step < PHP_STEPS ? onstack_window_frame(window, address, PHP_FRAME_BYTES) : NULL;
-    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
-    const uint64_t function = onstack_window_word(bytes, PHP_FRAME_FUNCTION);
-    address = onstack_window_word(bytes, PHP_FRAME_PREVIOUS);
-    if (function == 0) continue; /* between a generator and who resumes it */
-    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
-    /* The lower half of the opcode's address: the other one is that of the function's opcodes. */
-    frames[count].function = function;
-    frames[count].position = (uint32_t)onstack_window_word(bytes, PHP_FRAME_OPCODE);
-    frames[count].flags = onstack_window_word(bytes, PHP_FRAME_INFO) & PHP_INFO_TOP ? ONSTACK_INTERPRETED_ENTRY : 0;
-    frames[count].flags |= php_fingerprint(window->memory, function, &fingerprints);
-    count++;
-  }
-  return count;
-}
-
-ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
-                                          uint32_t capacity) {
-  (void)data;
-  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in control/interpreter/php.c */
-  const onstack_php_layout *layout = onstack_php_found.layout;
-  php_scratch *scratch = memory->scratch;
-  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
-  const uint32_t offset = (uint32_t)(layout->globals_frame - layout->globals_page);
-  if (!onstack_window_read(memory, onstack_php_found.globals + layout->globals_page, scratch->globals, PHP_GLOBALS_BYTES))
-    return 0;
-  window.piece = onstack_window_word(scratch->globals, 0);
-  return php_follow(&window, onstack_window_word(scratch->globals, offset), frames, capacity);
-}
-
-uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
-                             onstack_interpreted_frame *frames, uint32_t capacity) {
-  (void)hint;
-  return onstack_php_copy(data, memory, frames, capacity);
-}
-
-/* ---- core/src/handler/interpreter/python.c ---- */
-/* ---- core/src/handler/interpreter/python.h ---- */
-/*
- * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
- * control/interpreter/python.c, named by drain/interpreter/python.c.
- *
- * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
- * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
- * 3.11 on a _PyInterpreterFrame in a chunk of memory of the thread, where several belong to one call of the loop
- * (Include/internal/pycore_frame.h).
- */
-#ifndef ONSTACK_HANDLER_INTERPRETER_PYTHON_H
-#define ONSTACK_HANDLER_INTERPRETER_PYTHON_H
-
-/* Where a frame says that native code called it. */
-typedef enum onstack_python_entry {
-  ONSTACK_PYTHON_EACH,     /* every frame is one: up to 3.10 */
-  ONSTACK_PYTHON_FLAG,     /* is_entry: 3.11 */
-  ONSTACK_PYTHON_SENTINEL, /* its caller is a frame on the native stack, which is none of the language: from 3.12 on */
-} onstack_python_entry;
-
-/* Offsets in bytes, of one version (tests/interpreters/python_layouts.c compares them with its headers). */
-typedef struct onstack_python_layout {
-  uint16_t version; /* 0x030b */
-  onstack_python_entry entry;
-  uint16_t runtime_key;         /* _PyRuntimeState: autoTSSkey */
-  uint16_t runtime_interpreter; /* interpreters.head */
-  uint16_t interpreter_next;    /* PyInterpreterState */
-  uint16_t interpreter_threads; /* threads.head */
-  uint16_t thread_next;         /* PyThreadState */
-  uint16_t thread_native;       /* native_thread_id; 0: it does not say */
-  uint16_t thread_interpreter;
-  uint16_t thread_id;
-  uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
-  uint16_t thread_place;              /* 3.10: cframe, which lies in the loop's native frame; 0: another word does */
-  uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
-  uint16_t cframe_previous;           /* with ONSTACK_PYTHON_FLAG */
-  uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
-  uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
-  uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
-  uint16_t frame_function;    /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
-  uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
-  uint16_t code_name, code_file, code_line, code_table;
-  uint16_t code_version; /* another one for each code object; 0: there is none */
-  uint16_t string_data;  /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
-  uint16_t string_wide;
-} onstack_python_layout;
-
-#define ONSTACK_PYTHON_NO_CFRAME UINT16_MAX
-#define ONSTACK_PYTHON_ON_C_STACK 3u /* frame_entry's value there */
-
-/* An interpreter from its beginning to its end; another one may be loaded later, elsewhere and of another version. */
-typedef struct onstack_python {
-  const onstack_python_layout *layout;
-  uint64_t runtime, code_type, string_type, none; /* of _PyRuntime, PyCode_Type, PyUnicode_Type, None */
-  /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
-     there points to, at `key_index`. */
-  int64_t key_offset;
-  uint64_t key_index;
-  bool key_indirect;
-  uint32_t key;
-  uint32_t loop_count;
-  onstack_loop_code loops[ONSTACK_LOOP_CODES];
-} onstack_python;
-
-/* The one that there is, or was; what it points to never changes (publish / observe). NULL: none yet. */
-ONSTACK_INTERNAL_DATA const onstack_python *onstack_python_found;
-
-/* A code object's identity; FIRST_LINE: with its version in the upper half. */
-enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_PYTHON_FIRST_LINE, ONSTACK_PYTHON_NAME_HASH };
-#define ONSTACK_PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
-
-/* The identity of a code object; `bytes`: ONSTACK_PYTHON_CODE_BYTES of scratch. False: there is none. Signal-safe, if
-   `memory` is. */
-ONSTACK_INTERNAL bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory,
-                                              uint64_t code, uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]);
-
-/* onstack_frame_provider.copy; `data` is not used. */
-ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
-                                              onstack_interpreted_frame *frames, uint32_t capacity);
-
-/* onstack_frame_provider.copy_of, from 3.11 on. `hint`: the thread's state. */
-ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
-                                                 onstack_interpreted_frame *frames, uint32_t capacity);
-
-#endif
-
-/* ---- core/src/handler/arch.h ---- */
-/*
- * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
- * instructions of which the handler's own entry is made. (What is known of code that is walked: handler/unwind/arch.h.)
- * Each file defines
- *
- *   onstack_registers_from(out, context)    ucontext -> neutral registers
- *   onstack_registers_pc(context)           the interrupted PC alone
- *   onstack_registers_free_below(context)   the interrupted stack is free below this address
- *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
- *                                           begin again by itself (signal(7))
- *   onstack_registers_first_context(context)
- *                                           of code that is at the first instruction of a signal handler: the context that
- *                                           it was given, if it lies where the kernel puts it; NULL: it does not
- *   onstack_arch_thread_pointer()
- *   ONSTACK_ARCH_SELF_IS_POINTER            1: the thread pointer is pthread_self()
- *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
- *                                           onstack_handler_entry. In .irp, with \number
- *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
- *                                           on the stack that ends at sp
- *
- * No other file knows the ucontext's layout.
- */
-#ifndef ONSTACK_HANDLER_ARCH_H
-#define ONSTACK_HANDLER_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/src/handler/arch_x86_64.h ---- */
-/* handler/arch.h for x86_64. */
-#ifndef ONSTACK_HANDLER_ARCH_X86_64_H
-#define ONSTACK_HANDLER_ARCH_X86_64_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
-  out->lr = 0;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
-  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-}
-
-/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
-  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
-}
-
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
-}
-
-/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
-  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-/* pthread_self() of both libcs: their struct begins there. */
-#define ONSTACK_ARCH_SELF_IS_POINTER 1
-
-/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
-  uint64_t value = 0;
-  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
-  return value;
-}
-
-/* From the thread pointer to the address of the DTV (sysdeps/x86_64/nptl/tls.h; musl's struct pthread). */
-#define ONSTACK_ARCH_DTV_GLIBC 8
-#define ONSTACK_ARCH_DTV_MUSL 8
-
-#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
-
-#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
-  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
-  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
-  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
-  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/handler/arch_aarch64.h ---- */
-/* handler/arch.h for aarch64. */
-#ifndef ONSTACK_HANDLER_ARCH_AARCH64_H
-#define ONSTACK_HANDLER_ARCH_AARCH64_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-  out->pc = context->uc_mcontext.pc;
-  out->sp = context->uc_mcontext.sp;
-  out->fp = context->uc_mcontext.regs[29];
-  out->lr = context->uc_mcontext.regs[30];
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-  return context->uc_mcontext.pc;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
-  return context->uc_mcontext.sp;
-}
-
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
-}
-
-/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-  const uint64_t third = context->uc_mcontext.regs[2];
-  const uint64_t place = context->uc_mcontext.sp + 128;
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-/* pthread_self() lies below it by the size of libc's own struct. */
-#define ONSTACK_ARCH_SELF_IS_POINTER 0
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
-  uint64_t value;
-  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
-  return value;
-}
-
-/* From the thread pointer to the address of the DTV (sysdeps/aarch64/nptl/tls.h; musl's struct pthread ends there). */
-#define ONSTACK_ARCH_DTV_GLIBC 0
-#define ONSTACK_ARCH_DTV_MUSL (-8)
-
-/* bti c first */
-#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
-
-#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
-  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
-  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
-  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
-  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
-
-#endif
-
-#endif
 
 #endif
 
@@ -3227,6 +2889,358 @@ ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
 
 /* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address);
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
+
+#define PHP_STEPS 1024u /* frames that are looked at, those of generators without a function too */
+
+/* zend_execute_data, the same in all these versions. */
+#define PHP_FRAME_BYTES 56u
+#define PHP_FRAME_OPCODE 0u
+#define PHP_FRAME_FUNCTION 24u
+#define PHP_FRAME_INFO 40u /* This.u1.type_info, and the number of arguments */
+#define PHP_FRAME_PREVIOUS 48u
+#define PHP_INFO_TOP 0x20000u /* ZEND_CALL_TOP: a call of the loop of its own */
+
+/* zend_function, where the versions agree. */
+#define PHP_FUNCTION_TYPE 0u
+#define PHP_FUNCTION_NAME 8u
+#define PHP_FUNCTION_SCOPE 16u
+#define PHP_INTERNAL_BYTES 24u /* of one in native code, which can be shorter */
+#define PHP_STRING_HASH 8u
+
+#define PHP_GLOBALS_BYTES 24u /* from vm_stack to current_execute_data */
+
+typedef struct php_scratch {
+  uint8_t globals[PHP_GLOBALS_BYTES];
+  uint8_t frame[ONSTACK_WINDOW_FRAME];
+  uint8_t window[ONSTACK_WINDOW_BYTES];
+  uint8_t function[ONSTACK_PHP_FUNCTION_BYTES];
+  uint64_t identity[ONSTACK_IDENTITY];
+} php_scratch;
+_Static_assert(sizeof(php_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
+
+ONSTACK_HANDLER bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
+                                          uint64_t identity[ONSTACK_IDENTITY]) {
+  const onstack_php_layout *layout = onstack_php_found.layout;
+  volatile uint64_t *words = identity;
+  uint64_t hash;
+  const bool whole = onstack_window_read(memory, function, bytes, ONSTACK_PHP_FUNCTION_BYTES);
+  if (!whole && !onstack_window_read(memory, function, bytes, PHP_INTERNAL_BYTES)) return false;
+  const uint64_t type = onstack_window_word(bytes, PHP_FUNCTION_TYPE) & 0xff;
+  if (type != ONSTACK_PHP_INTERNAL && (!whole || (type != ONSTACK_PHP_USER && type != ONSTACK_PHP_EVAL))) return false;
+  words[ONSTACK_PHP_NAME] = onstack_window_word(bytes, PHP_FUNCTION_NAME);
+  words[ONSTACK_PHP_SCOPE] = onstack_window_word(bytes, PHP_FUNCTION_SCOPE);
+  words[ONSTACK_PHP_FILE] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_file);
+  words[ONSTACK_PHP_OPCODES] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_opcodes);
+  words[ONSTACK_PHP_OPCODES] |= type << 56;
+  /* A file's own code has no name. */
+  const bool hashed = words[ONSTACK_PHP_NAME] != 0 &&
+                      onstack_window_read(memory, words[ONSTACK_PHP_NAME] + PHP_STRING_HASH, &hash, sizeof(hash));
+  words[ONSTACK_PHP_NAME_HASH] = hashed ? hash : 0;
+  return true;
+}
+
+/* For the flags of a frame; *left: how many more this sample takes. */
+static ONSTACK_HANDLER uint32_t php_fingerprint(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
+  php_scratch *scratch = memory->scratch;
+  if (onstack_fingerprint_is_named(function)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
+  if (*left == 0 || !onstack_php_identify(memory, function, scratch->function, scratch->identity))
+    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
+  --*left;
+  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
+}
+
+static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t address, onstack_interpreted_frame *frames,
+                                           uint32_t capacity) {
+  uint32_t count = 0, fingerprints = ONSTACK_FINGERPRINTS;
+  for (uint32_t step = 0; address != 0; step++) {
+    const uint8_t *bytes = step < PHP_STEPS ? onstack_window_frame(window, address, PHP_FRAME_BYTES) : NULL;
+    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
+    const uint64_t function = onstack_window_word(bytes, PHP_FRAME_FUNCTION);
+    address = onstack_window_word(bytes, PHP_FRAME_PREVIOUS);
+    if (function == 0) continue; /* between a generator and who resumes it */
+    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
+    /* The lower half of the opcode's address: the other one is that of the function's opcodes. */
+    frames[count].function = function;
+    frames[count].position = (uint32_t)onstack_window_word(bytes, PHP_FRAME_OPCODE);
+    frames[count].flags = onstack_window_word(bytes, PHP_FRAME_INFO) & PHP_INFO_TOP ? ONSTACK_INTERPRETED_ENTRY : 0;
+    frames[count].flags |= php_fingerprint(window->memory, function, &fingerprints);
+    count++;
+  }
+  return count;
+}
+
+static ONSTACK_HANDLER uint32_t php_copy(const onstack_frame_memory *memory, uint64_t globals,
+                                         onstack_interpreted_frame *frames, uint32_t capacity) {
+  const onstack_php_layout *layout = onstack_php_found.layout;
+  php_scratch *scratch = memory->scratch;
+  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
+  const uint32_t offset = (uint32_t)(layout->globals_frame - layout->globals_page);
+  if (!onstack_window_read(memory, globals + layout->globals_page, scratch->globals, PHP_GLOBALS_BYTES)) return 0;
+  window.piece = onstack_window_word(scratch->globals, 0);
+  return php_follow(&window, onstack_window_word(scratch->globals, offset), frames, capacity);
+}
+
+ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                                          uint32_t capacity) {
+  (void)data;
+  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in control/interpreter/php.c */
+  const onstack_php *php = &onstack_php_found;
+  uint64_t block;
+  if (php->globals != 0) return php_copy(memory, php->globals, frames, capacity);
+  /* A thread that never ran PHP has no block. */
+  if (!memory->read_own(onstack_thread_pointer() + php->block_offset, &block) || block == 0) return 0;
+  return php_copy(memory, block + php->globals_offset, frames, capacity);
+}
+
+uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                             onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)hint;
+  const bool has_one = onstack_observe(&onstack_php_found.ready) && onstack_php_found.globals != 0;
+  return has_one ? onstack_php_copy(data, memory, frames, capacity) : 0;
+}
+
+/* ---- core/src/handler/interpreter/python.c ---- */
+/* ---- core/src/handler/interpreter/python.h ---- */
+/*
+ * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
+ * control/interpreter/python.c, named by drain/interpreter/python.c.
+ *
+ * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
+ * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
+ * 3.11 on a _PyInterpreterFrame in a chunk of memory of the thread, where several belong to one call of the loop
+ * (Include/internal/pycore_frame.h).
+ */
+#ifndef ONSTACK_HANDLER_INTERPRETER_PYTHON_H
+#define ONSTACK_HANDLER_INTERPRETER_PYTHON_H
+
+/* Where a frame says that native code called it. */
+typedef enum onstack_python_entry {
+  ONSTACK_PYTHON_EACH,     /* every frame is one: up to 3.10 */
+  ONSTACK_PYTHON_FLAG,     /* is_entry: 3.11 */
+  ONSTACK_PYTHON_SENTINEL, /* its caller is a frame on the native stack, which is none of the language: from 3.12 on */
+} onstack_python_entry;
+
+/* Offsets in bytes, of one version (tests/interpreters/python_layouts.c compares them with its headers). */
+typedef struct onstack_python_layout {
+  uint16_t version; /* 0x030b */
+  onstack_python_entry entry;
+  uint16_t runtime_key;         /* _PyRuntimeState: autoTSSkey */
+  uint16_t runtime_interpreter; /* interpreters.head */
+  uint16_t interpreter_next;    /* PyInterpreterState */
+  uint16_t interpreter_threads; /* threads.head */
+  uint16_t thread_next;         /* PyThreadState */
+  uint16_t thread_native;       /* native_thread_id; 0: it does not say */
+  uint16_t thread_interpreter;
+  uint16_t thread_id;
+  uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
+  uint16_t thread_place;              /* 3.10: cframe, which lies in the loop's native frame; 0: another word does */
+  uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
+  uint16_t cframe_previous;           /* with ONSTACK_PYTHON_FLAG */
+  uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
+  uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
+  uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
+  uint16_t frame_function;    /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
+  uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
+  uint16_t code_name, code_file, code_line, code_table;
+  uint16_t code_version; /* another one for each code object; 0: there is none */
+  uint16_t string_data;  /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
+  uint16_t string_wide;
+} onstack_python_layout;
+
+#define ONSTACK_PYTHON_NO_CFRAME UINT16_MAX
+#define ONSTACK_PYTHON_ON_C_STACK 3u /* frame_entry's value there */
+
+/* An interpreter from its beginning to its end; another one may be loaded later, elsewhere and of another version. */
+typedef struct onstack_python {
+  const onstack_python_layout *layout;
+  uint64_t runtime, code_type, string_type, none; /* of _PyRuntime, PyCode_Type, PyUnicode_Type, None */
+  /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
+     there points to, at `key_index`. */
+  int64_t key_offset;
+  uint64_t key_index;
+  bool key_indirect;
+  uint32_t key;
+  uint32_t loop_count;
+  onstack_loop_code loops[ONSTACK_LOOP_CODES];
+} onstack_python;
+
+/* The one that there is, or was; what it points to never changes (publish / observe). NULL: none yet. */
+ONSTACK_INTERNAL_DATA const onstack_python *onstack_python_found;
+
+/* A code object's identity; FIRST_LINE: with its version in the upper half. */
+enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_PYTHON_FIRST_LINE, ONSTACK_PYTHON_NAME_HASH };
+#define ONSTACK_PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
+
+/* The identity of a code object; `bytes`: ONSTACK_PYTHON_CODE_BYTES of scratch. False: there is none. Signal-safe, if
+   `memory` is. */
+ONSTACK_INTERNAL bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory,
+                                              uint64_t code, uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]);
+
+/* onstack_frame_provider.copy; `data` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
+                                              onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.copy_of, from 3.11 on. `hint`: the thread's state. */
+ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                                 onstack_interpreted_frame *frames, uint32_t capacity);
+
+#endif
+
+/* ---- core/src/handler/arch.h ---- */
+/*
+ * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
+ * instructions of which the handler's own entry is made. (What is known of code that is walked: handler/unwind/arch.h.)
+ * Each file defines
+ *
+ *   onstack_registers_from(out, context)    ucontext -> neutral registers
+ *   onstack_registers_pc(context)           the interrupted PC alone
+ *   onstack_registers_free_below(context)   the interrupted stack is free below this address
+ *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
+ *                                           begin again by itself (signal(7))
+ *   onstack_registers_first_context(context)
+ *                                           of code that is at the first instruction of a signal handler: the context that
+ *                                           it was given, if it lies where the kernel puts it; NULL: it does not
+ *   onstack_arch_thread_pointer()
+ *   ONSTACK_ARCH_SELF_IS_POINTER            1: the thread pointer is pthread_self()
+ *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
+ *                                           onstack_handler_entry. In .irp, with \number
+ *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
+ *                                           on the stack that ends at sp
+ *
+ * No other file knows the ucontext's layout.
+ */
+#ifndef ONSTACK_HANDLER_ARCH_H
+#define ONSTACK_HANDLER_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/handler/arch_x86_64.h ---- */
+/* handler/arch.h for x86_64. */
+#ifndef ONSTACK_HANDLER_ARCH_X86_64_H
+#define ONSTACK_HANDLER_ARCH_X86_64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
+  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
+  out->lr = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+}
+
+/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
+}
+
+/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
+  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+/* pthread_self() of both libcs: their struct begins there. */
+#define ONSTACK_ARCH_SELF_IS_POINTER 1
+
+/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value = 0;
+  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
+  return value;
+}
+
+/* From the thread pointer to the address of the DTV (sysdeps/x86_64/nptl/tls.h; musl's struct pthread). */
+#define ONSTACK_ARCH_DTV_GLIBC 8
+#define ONSTACK_ARCH_DTV_MUSL 8
+
+#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
+  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
+  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
+  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/handler/arch_aarch64.h ---- */
+/* handler/arch.h for aarch64. */
+#ifndef ONSTACK_HANDLER_ARCH_AARCH64_H
+#define ONSTACK_HANDLER_ARCH_AARCH64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = context->uc_mcontext.pc;
+  out->sp = context->uc_mcontext.sp;
+  out->fp = context->uc_mcontext.regs[29];
+  out->lr = context->uc_mcontext.regs[30];
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return context->uc_mcontext.pc;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return context->uc_mcontext.sp;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
+}
+
+/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = context->uc_mcontext.regs[2];
+  const uint64_t place = context->uc_mcontext.sp + 128;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+/* pthread_self() lies below it by the size of libc's own struct. */
+#define ONSTACK_ARCH_SELF_IS_POINTER 0
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value;
+  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
+  return value;
+}
+
+/* From the thread pointer to the address of the DTV (sysdeps/aarch64/nptl/tls.h; musl's struct pthread ends there). */
+#define ONSTACK_ARCH_DTV_GLIBC 0
+#define ONSTACK_ARCH_DTV_MUSL (-8)
+
+/* bti c first */
+#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
+  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
+  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
+  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
+
+#endif
+
+#endif
 
 #endif
 
@@ -6789,6 +6803,90 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
   return count;
 }
 
+/* ---- core/src/handler/unwind/code_jumped.c ---- */
+/* ---- core/src/handler/unwind/code_jumped.h ---- */
+/*
+ * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
+ * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
+ * labels in execute_ex and that reserve room for it in that frame (Zend/zend_vm_opcodes.h, ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
+ *
+ * One for the process. Written in ordinary threads, by two of them that know a half each; nothing is ever taken back.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_CODE_JUMPED_H
+#define ONSTACK_HANDLER_UNWIND_CODE_JUMPED_H
+
+typedef struct onstack_jumped_code {
+  uint64_t from; /* an address in the function, behind its prologue; 0: there is none (publish / observe;
+                          control/interpreter/php.c) */
+  uint64_t
+      frame_size; /* from its SP to its frame record, where its rules say where that is, and not how far SP is from it */
+  uint64_t low;   /* where the code lies (control/unwind/code_map_update.c) */
+  uint64_t bytes; /* 0: not known (publish / observe) */
+} onstack_jumped_code;
+
+ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
+
+static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_code_is_jumped(uint64_t address) {
+  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`, which stays then */
+  return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
+}
+
+/* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
+   (handler/unwind/call_site_check.h). Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory);
+
+#endif
+
+/* ---- core/src/handler/unwind/code_source.h ---- */
+/* The walkers' side of base/code_source_ops.h. */
+#ifndef ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
+#define ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
+
+/* The one in use. */
+ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
+
+/* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
+ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
+
+/* Why the code at an address cannot be where a stack begins, by the map of modules: none holds it, and whoever called such code
+   cleared the frame pointer on a stack of its own; or the map is being written. ONSTACK_TRUNCATED_NOT: it can. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_no_root(uint64_t address);
+
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_jumped_code onstack_code_jumped;
+
+ONSTACK_HANDLER_APART onstack_truncation onstack_code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory) {
+  onstack_module module = {.low = 0};
+  uint64_t pair[2];
+  const onstack_rule *rule = onstack_rules_find(onstack_load_relaxed(&onstack_code_jumped.from), &module);
+  if (!rule) return module.pending ? ONSTACK_TRUNCATED_PENDING : ONSTACK_TRUNCATED_NO_RULE;
+  const uint64_t size = rule->cfa == ONSTACK_CFA_FP ? onstack_load_relaxed(&onstack_code_jumped.frame_size) : 0;
+  if ((rule->cfa != ONSTACK_CFA_SP && size == 0) || rule->ra == ONSTACK_AT_SAME) return ONSTACK_TRUNCATED_NO_RULE;
+  /* The code has registers of its own: the frame pointer may be anything. */
+  const uint64_t cfa = frame->sp + size + (uint64_t)(int64_t)rule->cfa_offset;
+  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (!onstack_address_plausible(cfa) || cfa <= frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (rule->fp != ONSTACK_AT_SAME) {
+    if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->fp * 8), pair))
+      return ONSTACK_TRUNCATED_UNREADABLE;
+    frame->fp = pair[0];
+  }
+  if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->ra * 8) - 8, pair))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  frame->pc = onstack_address_strip(pair[1]);
+  frame->sp = cfa;
+  return ONSTACK_TRUNCATED_NOT;
+}
+
 /* ---- core/src/handler/unwind/code_map.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
@@ -6851,30 +6949,6 @@ ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint
 }
 
 /* ---- core/src/handler/unwind/code_source.c ---- */
-/* ---- core/src/handler/unwind/code_source.h ---- */
-/* The walkers' side of base/code_source_ops.h. */
-#ifndef ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
-#define ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
-
-/* The one in use. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
-
-/* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
-ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
-
-/* Why the code at an address cannot be where a stack begins, by the map of modules: none holds it, and whoever called such code
-   cleared the frame pointer on a stack of its own; or the map is being written. ONSTACK_TRUNCATED_NOT: it can. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_no_root(uint64_t address);
-
-/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
-
-/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
-   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
-
-#endif
 
 ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
 
@@ -6889,7 +6963,7 @@ ONSTACK_HANDLER onstack_truncation onstack_code_no_root(uint64_t address) {
 /*
  * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
  * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
- * elsewhere it says that it could not.
+ * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
  */
 
 static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
@@ -6905,6 +6979,7 @@ static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code
 }
 
 static ONSTACK_HANDLER onstack_truncation code_step_by_frame_pointer(onstack_code_frame *frame, onstack_memory *memory) {
+  if (onstack_code_is_jumped(frame->pc - !frame->exact)) return onstack_code_leave_jumped(frame, memory);
   if (frame->fp != 0) return code_step_by_record(frame, memory);
   return frame->exact ? ONSTACK_TRUNCATED_NOT_RISING /* it may be any number there */
                       : onstack_code_leave_guest(frame, memory);
@@ -10651,6 +10726,68 @@ int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_
 
 #endif
 
+/* ---- core/src/control/interpreter/frame_size_aarch64.c ---- */
+/* Compilers describe functions there by SP, frame record or not. */
+/* ---- core/src/control/interpreter/frame_size.h ---- */
+#ifndef ONSTACK_CONTROL_INTERPRETER_FRAME_SIZE_H
+#define ONSTACK_CONTROL_INTERPRETER_FRAME_SIZE_H
+
+/* Bytes between SP, behind the prologue of the function that begins at `address`, and its frame record; 0: it keeps none, and
+   its rules say how far SP is from its caller's. Each processor has its own. Ordinary threads. */
+ONSTACK_INTERNAL uint64_t onstack_frame_size(uint64_t address);
+
+#endif
+
+#if defined(__aarch64__)
+
+uint64_t onstack_frame_size(uint64_t address) {
+  (void)address;
+  return 0;
+}
+
+#endif
+
+/* ---- core/src/control/interpreter/frame_size_x86_64.c ---- */
+
+/* ---- core/src/control/unwind/prologue_x86_64.h ---- */
+/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
+#ifndef ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
+#define ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
+
+typedef struct onstack_prologue {
+  uint64_t entry_low, entry_high; /* the function begins in here */
+  uint64_t framed;                /* behind mov %rsp,%rbp */
+} onstack_prologue;
+
+/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
+   behind the move. False: it has none (the part of a function that lies apart). */
+ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
+
+/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
+ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
+
+#endif
+
+#include <string.h>
+
+#if defined(__x86_64__)
+
+#define FRAME_SIZE_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
+#define FRAME_SIZE_PROLOGUE 128u /* what moves SP lies within */
+
+uint64_t onstack_frame_size(uint64_t address) {
+  static const uint8_t move[] = {0x48, 0x89, 0xe5};
+  uint8_t code[FRAME_SIZE_ENTRY];
+  if (onstack_process_memory_copy(address, code, sizeof(code)) != sizeof(code)) return 0;
+  const uint8_t *found = memmem(code, sizeof(code), move, sizeof(move));
+  if (!found) return 0;
+  const onstack_prologue prologue = {.framed = address + (uint64_t)(found - code) + sizeof(move)};
+  const int64_t depth = onstack_prologue_depth(&prologue, address + FRAME_SIZE_PROLOGUE);
+  return depth > 0 ? (uint64_t)depth : 0;
+}
+
+#endif
+
 /* ---- core/src/control/interpreter/others.c ---- */
 /* ---- core/src/control/interpreter/others.h ---- */
 /* The frames of interpreted languages that another thread runs, which is blocked. */
@@ -10705,6 +10842,9 @@ bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32
 /* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
 ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
 
+/* Whether all the code is known that was there at the last look: false once a compiler has begun. Any thread. */
+ONSTACK_INTERNAL bool onstack_php_lives(void);
+
 #endif
 
 /* ---- core/src/control/interpreter/symbols.h ---- */
@@ -10738,6 +10878,13 @@ ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, ui
 
 /* From the headers of each version (Zend/zend_globals.h, zend_compile.h); tests/interpreters compares. */
 static const onstack_php_layout php_layouts[] = {
+    {.version = 20210902,
+     .globals_page = 472,
+     .globals_frame = 488,
+     .function_last = 68,
+     .function_opcodes = 72,
+     .function_file = 144,
+     .function_line = 152}, /* 8.1 */
     {.version = 20220829,
      .globals_page = 472,
      .globals_frame = 488,
@@ -10745,6 +10892,13 @@ static const onstack_php_layout php_layouts[] = {
      .function_opcodes = 88,
      .function_file = 152,
      .function_line = 160}, /* 8.2 */
+    {.version = 20230831,
+     .globals_page = 472,
+     .globals_frame = 488,
+     .function_last = 76,
+     .function_opcodes = 80,
+     .function_file = 144,
+     .function_line = 152}, /* 8.3 */
     {.version = 20240924,
      .globals_page = 472,
      .globals_frame = 488,
@@ -10752,10 +10906,18 @@ static const onstack_php_layout php_layouts[] = {
      .function_opcodes = 104,
      .function_file = 168,
      .function_line = 176}, /* 8.4 */
+    {.version = 20250925,
+     .globals_page = 496,
+     .globals_frame = 512,
+     .function_last = 96,
+     .function_opcodes = 104,
+     .function_file = 168,
+     .function_line = 176}, /* 8.5 */
 };
 
-enum { PHP_LOOP, PHP_MODULES, PHP_GLOBALS };
-static const onstack_symbols_wanted php_wanted = {3, 2, {"execute_ex", "module_registry", "executor_globals"}};
+enum { PHP_LOOP, PHP_MODULES, PHP_GLOBALS, PHP_GLOBALS_OFFSET, PHP_BLOCK_OFFSET };
+static const onstack_symbols_wanted php_wanted = {
+    5, 2, {"execute_ex", "module_registry", "executor_globals", "executor_globals_offset", "tsrm_get_ls_cache_tcb_offset"}};
 
 /* The beginning of a zend_module_entry (Zend/zend_modules.h): any module of PHP's own tells what it was built for. */
 typedef struct php_module {
@@ -10784,10 +10946,46 @@ static bool php_first_module(uint64_t registry, php_module *module) {
 }
 
 static const onstack_php_layout *php_layout(const php_module *module) {
-  if (module->debug || module->thread_safe) return NULL;
+  if (module->debug) return NULL;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(php_layouts); i++)
     if (php_layouts[i].version == module->version) return &php_layouts[i];
   return NULL;
+}
+
+/* With its handlers as labels in the loop; otherwise that has a few instructions, which call them. */
+#define PHP_LOOP_OF_LABELS 16384u
+
+static uint64_t php_jumped_bytes; /* of the code that is jumped to, as they were told; 0: there is none */
+
+/* The loop's code, and what its compiler makes: that is jumped to from there. */
+static int php_loops(const onstack_symbols_found *found, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  const uint64_t size = found->size[PHP_LOOP];
+  int count = onstack_symbols_loop(found, PHP_LOOP, loops);
+  php_jumped_bytes = onstack_observe(&onstack_code_jumped.bytes);
+  if (size < PHP_LOOP_OF_LABELS) return count;
+  onstack_store_relaxed(&onstack_code_jumped.frame_size, onstack_frame_size(found->address[PHP_LOOP]));
+  onstack_publish(&onstack_code_jumped.from, found->address[PHP_LOOP] + size / 2);
+  if (php_jumped_bytes != 0 && count < ONSTACK_LOOP_CODES)
+    loops[count++] = (onstack_loop_code){onstack_code_jumped.low, onstack_code_jumped.low + php_jumped_bytes};
+  return count;
+}
+
+bool onstack_php_lives(void) { return php_jumped_bytes == onstack_observe(&onstack_code_jumped.bytes); }
+
+/* Where the globals of a thread are found (TSRM/TSRM.c). False: this build does not tell. */
+static bool php_find_threads(const onstack_symbols_found *found, onstack_php *php) {
+  const uint64_t tell = found->address[PHP_BLOCK_OFFSET], offset = found->address[PHP_GLOBALS_OFFSET];
+  if (tell == 0 || offset == 0 || !php_fetch(offset, &php->globals_offset, sizeof(php->globals_offset))) return false;
+  /* One instruction that loads a number of the linker's: made for PHP's compiler, which asks in the same way. 0: the model of
+     thread-local storage is another one. */
+  php->block_offset = ((uint64_t(*)(void))(uintptr_t)tell)();
+  return php->globals_offset != 0 && php->block_offset != 0;
+}
+
+static bool php_find(const onstack_symbols_found *found, const php_module *module, onstack_php *php) {
+  php->layout = php_layout(module);
+  php->globals = found->address[PHP_GLOBALS];
+  return php->layout && (module->thread_safe ? php_find_threads(found, php) : php->globals != 0);
 }
 
 int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
@@ -10796,17 +10994,13 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
   onstack_symbols_found found;
   if (!onstack_symbols_look(&php_wanted, &found)) return 0;
   if (onstack_observe(&php->ready))
-    return php->globals == found.address[PHP_GLOBALS] ? onstack_symbols_loop(&found, PHP_LOOP, loops)
-                                                      : ONSTACK_E_UNSUPPORTED;
-  if (found.address[PHP_GLOBALS] == 0) return ONSTACK_E_UNSUPPORTED; /* with thread safety there are none of the process */
+    return php->loop == found.address[PHP_LOOP] ? php_loops(&found, loops) : ONSTACK_E_UNSUPPORTED;
   php_module module;
   if (!php_first_module(found.address[PHP_MODULES], &module)) return -EAGAIN;
-  const onstack_php_layout *layout = php_layout(&module);
-  if (!layout) return ONSTACK_E_UNSUPPORTED;
-  php->layout = layout;
-  php->globals = found.address[PHP_GLOBALS];
+  if (!php_find(&found, &module, php)) return ONSTACK_E_UNSUPPORTED;
+  php->loop = found.address[PHP_LOOP];
   onstack_publish(&php->ready, 1u); /* pairs with the observe in handler/interpreter/php.c */
-  return onstack_symbols_loop(&found, PHP_LOOP, loops);
+  return php_loops(&found, loops);
 }
 
 /* ---- core/src/control/interpreter/python.c ---- */
@@ -15382,25 +15576,6 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
 
 #if defined(__x86_64__)
 
-/* ---- core/src/control/unwind/prologue_x86_64.h ---- */
-/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
-#ifndef ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
-#define ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
-
-typedef struct onstack_prologue {
-  uint64_t entry_low, entry_high; /* the function begins in here */
-  uint64_t framed;                /* behind mov %rsp,%rbp */
-} onstack_prologue;
-
-/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
-   behind the move. False: it has none (the part of a function that lies apart). */
-ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
-
-/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
-ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
-
-#endif
-
 #define BLOCKED_DEPTH 64u          /* frames that may keep the register */
 #define BLOCKED_SEARCH_WORDS 4096u /* above SP */
 #define BLOCKED_BLOCK 64u          /* words that are copied at once */
@@ -16501,6 +16676,16 @@ static void code_map_add_executable(code_map_scan *scan, const onstack_mapping *
   scan->ranges[scan->count++] = (onstack_code_range){mapping->low, mapping->high};
 }
 
+/* What PHP's opcache shares with its children (ext/opcache/shared_alloc_mmap.c), as the kernel calls such memory; of it only
+   what its compiler makes may run. While that writes, it may not: what is known stays. */
+static void code_map_note_jumped(const onstack_mapping *mapping) {
+  static const char name[] = "/dev/zero";
+  if (onstack_load_relaxed(&onstack_code_jumped.bytes) != 0 || !mapping->shared || !mapping->deleted) return;
+  if (mapping->path_length != sizeof(name) - 1 || memcmp(mapping->path, name, sizeof(name)) != 0) return;
+  onstack_store_relaxed(&onstack_code_jumped.low, mapping->low);
+  onstack_publish(&onstack_code_jumped.bytes, mapping->high - mapping->low);
+}
+
 /*
  * The kernel merges neighbouring anonymous mappings, so a mapping may go on above the stack with memory that somebody
  * else unmaps. libc places the thread pointer at the top of the stacks that it makes: where it lies above the stack
@@ -16529,7 +16714,10 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
 
 static void code_map_visit(void *data, const onstack_mapping *mapping) {
   code_map_scan *scan = data;
-  if (mapping->executable) code_map_add_executable(scan, mapping);
+  if (mapping->executable) {
+    code_map_add_executable(scan, mapping);
+    code_map_note_jumped(mapping);
+  }
   if (mapping->readable && mapping->writable && !mapping->shared && mapping->inode == 0)
     code_map_match_stacks(scan, mapping);
 }
@@ -17959,24 +18147,6 @@ void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size
 
 /* ---- core/src/control/unwind/prologue_x86_64.c ---- */
 /* Reads code by copies: a library may be unmapped at any instant. Opcodes: Intel SDM volume 2, appendix A. */
-/* ---- core/src/control/unwind/prologue_x86_64.h ---- */
-/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
-#ifndef ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
-#define ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
-
-typedef struct onstack_prologue {
-  uint64_t entry_low, entry_high; /* the function begins in here */
-  uint64_t framed;                /* behind mov %rsp,%rbp */
-} onstack_prologue;
-
-/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
-   behind the move. False: it has none (the part of a function that lies apart). */
-ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
-
-/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
-ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
-
-#endif
 
 #if defined(__x86_64__)
 
@@ -18729,10 +18899,18 @@ static bool interleave_fits_place(const onstack_interpreter *interpreter, const 
          (loops > calls && (leaf || interpreted->leaf == ONSTACK_INTERPRETED_LEAF_CALLED) && interpreter->tells());
 }
 
+/* Behind the innermost native frame of the loop. */
+static uint32_t interleave_behind_innermost(const onstack_interpreter *interpreter, const onstack_walked *stack) {
+  uint32_t i = 0;
+  while (i < stack->count && !onstack_interpreter_is_loop(interpreter, stack->frames, i)) i++;
+  return i + 1;
+}
+
 /*
- * *first: the first native frame of the loop that runs frames of the language, 1 where the leaf is one that has not begun with
- * its own, or has left them already. *next: the first frame of the language that a loop runs; those before it are of a call
- * whose loop has not begun, or has ended (PHP's zend_call_function enters a frame before). False: they do not fit.
+ * *first: from which native frame on loops run frames of the language: behind the innermost one where that has not begun with
+ * its own, or has left them already (and frees what they held). *next: the first frame of the language that a loop runs; those
+ * before it are of a call whose loop has not begun, or has ended (PHP's zend_call_function enters a frame before). False: they
+ * do not fit.
  */
 static bool interleave_fits(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
                             const onstack_walked *stack, uint32_t *first, uint32_t *next) {
@@ -18743,9 +18921,11 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   *first = *next = 0;
   if (interpreter->tells)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
-  *first = leaf && !interpreted->cut && loops == calls + 1; /* cut: it is an outer loop that has none */
+  if (!interpreted->cut && loops == calls + 1) { /* cut: it is an outer loop that has none */
+    *first = interleave_behind_innermost(interpreter, stack);
+    loops--;
+  }
   *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
-  loops -= *first;
   if (loops == 0) return false;
   if (*next > 0) return true;
   return loops == calls || (open && loops < calls) || (interpreted->cut && loops > calls);
@@ -26881,7 +27061,9 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
     onstack_store_relaxed(&interpreter->loops[i].high, loops[i].high);
   }
   onstack_store_relaxed(&interpreter->loop_count, (uint32_t)found);
-  interpreter->lives = provider == &interpreters_python ? onstack_python_lives : NULL;
+  interpreter->lives = provider == &interpreters_python ? onstack_python_lives
+                       : provider == &interpreters_php  ? onstack_php_lives
+                                                        : NULL;
   interpreter->tells = provider == &interpreters_python ? onstack_python_is_innermost : NULL;
   onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */
   onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */

@@ -210,6 +210,21 @@ Test(interpreted, frames_that_were_cut_are_the_inner_calls) {
             stack.frames[1], stack.frames[2]);
 }
 
+/* Two calls of the loop with frames of one: the innermost has left its own, and calls what frees them. */
+Test(interpreted, a_loop_that_has_left_its_frames_stays_native) {
+  const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}};
+  struct {
+    onstack_interpreted interpreted;
+    onstack_interpreted_frame frame;
+  } copied = {.interpreted = {.count = 1, .named = 1}, .frame = {.function = 3000, .flags = ONSTACK_INTERPRETED_ENTRY}};
+  uint64_t native[] = {600, 150, 500, 160, 900}, out[8];
+  onstack_walked stack = {.frames = native, .count = 5, .truncation = ONSTACK_TRUNCATED_NOT};
+  onstack_interleave_counters counters = {0};
+  onstack_interleave(&interpreter, &copied.interpreted, &stack, out, 8, &counters);
+  cr_assert_eq(counters.interpreted, 1);
+  cr_assert(out[1] == 150 && out[3] == 3000 && out[4] == 900, "%lu %lu %lu", out[1], out[3], out[4]);
+}
+
 static bool innermost;
 static bool tells_innermost(void) { return innermost; }
 

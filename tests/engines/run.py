@@ -33,7 +33,7 @@ NO_FRAME_POINTERS = "its code keeps no frame pointers, and the stack ends there"
 
 # How it is started, what is lost and why; the least of named, whole and rooted in per cent.
 Engine = collections.namedtuple("Engine", "title command version lost named whole rooted", defaults=("", 85, 85, 95))
-JIT = "-d opcache.enable=1 -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=tracing -d opcache.jit_debug=16"
+JIT = "-d opcache.enable=1 -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=tracing"
 
 
 def installed(places):
@@ -58,8 +58,9 @@ def engines(work):
         yield Engine("HotSpot, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`", [java, *lists], [java, "--version"], NO_FRAME_POINTERS, 0, 0, 0)
     if php:
         yield Engine("PHP, `php`", [php, HERE / "work.php"], [php, "--version"])
-        yield Engine("PHP with its JIT, `opcache.jit_debug=16`", [php, *JIT.split(), HERE / "work.php"], [php, "--version"],
-                     NO_FRAME_POINTERS, 0, 0, 0)
+        yield Engine("PHP with its JIT, `opcache.jit=tracing`", [php, *JIT.split(), HERE / "work.php"], [php, "--version"])
+        yield Engine("PHP with its JIT, `opcache.jit=function`", [php, *JIT.replace("tracing", "function").split(), HERE / "work.php"],
+                     [php, "--version"])
     for python in installed(["/usr/bin/python3", "~/.pyenv/versions/3.9*/bin/python3", "~/.pyenv/versions/3.1[0-3]*/bin/python3"]):
         yield Engine("CPython, `python3`", [python, HERE / "work.py"], [python, "--version"])
 

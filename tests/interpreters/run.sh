@@ -24,7 +24,7 @@ for program in /usr/bin/python3 ${ONSTACK_PYTHONS:-"$HOME"/.pyenv/versions/*/bin
   [ -f "$include/internal/pycore_runtime.h" ] || continue
   compare "python-$compared" python_layouts.c -I "$include" -I "$include/internal"
 done
-for config in /usr/bin/php-config8.[24]; do
+for config in /usr/bin/php-config8.[1-5]; do
   [ -x "$config" ] || continue
   # shellcheck disable=SC2046
   compare "php-$compared" php_layouts.c $("$config" --includes)

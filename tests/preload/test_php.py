@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Frames of PHP in profiles, against what the program's own clock says."""
 import json
+import subprocess
+import tempfile
 
 from harness import Run, Skip, case, check, equal
 from hosts_common import need
@@ -30,8 +32,26 @@ echo json_encode($used);
 
 @case
 def php_frames():
-    path = need("php")
-    with Run(path, "-n", "-d", "extension=json", "-r", WORK[5:], ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="500") as done:
+    functions_have_their_time("-d", "extension=json", "-r", WORK[5:])
+
+
+# With its just-in-time compiler, whose code has no frames of its own; that compiles files alone.
+@case
+def php_frames_of_compiled_code():
+    if "Zend OPcache" not in subprocess.run([need("php"), "-m"], capture_output=True, text=True, check=True).stdout:
+        raise Skip("opcache is not installed")
+    for how in ("tracing", "function"):
+        with tempfile.NamedTemporaryFile("w", suffix=".php") as script:
+            script.write(WORK)
+            script.flush()
+            options = ("zend_extension=opcache", "opcache.enable_cli=1", "opcache.jit_buffer_size=32M", f"opcache.jit={how}")
+            profile = functions_have_their_time(*(word for option in options for word in ("-d", option)), script.name)
+            jumped = sum(any(frame.startswith("zero+") for frame in stack) for _, _, stack in profile.samples)
+            check(jumped < 0.03 * len(profile.samples), f"{how}: {jumped} of {len(profile.samples)} stacks have compiled code without a name")
+
+
+def functions_have_their_time(*arguments):
+    with Run(need("php"), "-n", *arguments, ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="500") as done:
         equal(done.status, 0, done.errors)
         profile = done.profile()
         if not any(text.startswith("onstack.interpreted ") for text in profile.comments):
@@ -49,6 +69,7 @@ def php_frames():
         deep = [stack for _, _, stack in profile.samples if "deep" in stack]
         check(deep and sum(stack.count("deep") == 41 for stack in deep) >= 0.9 * len(deep), "deep() is not whole")
         check(all("execute_ex" not in stack[1:] for stack in deep), "a loop's frame is left")
+        return profile
 
 
 # What is deprecated calls the handler from the part of the loop that compilers put elsewhere.

@@ -72,7 +72,9 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
     onstack_store_relaxed(&interpreter->loops[i].high, loops[i].high);
   }
   onstack_store_relaxed(&interpreter->loop_count, (uint32_t)found);
-  interpreter->lives = provider == &interpreters_python ? onstack_python_lives : NULL;
+  interpreter->lives = provider == &interpreters_python ? onstack_python_lives
+                       : provider == &interpreters_php  ? onstack_php_lives
+                                                        : NULL;
   interpreter->tells = provider == &interpreters_python ? onstack_python_is_innermost : NULL;
   onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */
   onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */

@@ -3,14 +3,23 @@
 #include "control/interpreter/php.h"
 
 #include "base/atomics.h"
+#include "control/interpreter/frame_size.h"
 #include "control/interpreter/symbols.h"
 #include "base/process_memory.h"
 #include "handler/interpreter/php.h"
+#include "handler/unwind/code_jumped.h"
 
 #include <errno.h>
 
 /* From the headers of each version (Zend/zend_globals.h, zend_compile.h); tests/interpreters compares. */
 static const onstack_php_layout php_layouts[] = {
+    {.version = 20210902,
+     .globals_page = 472,
+     .globals_frame = 488,
+     .function_last = 68,
+     .function_opcodes = 72,
+     .function_file = 144,
+     .function_line = 152}, /* 8.1 */
     {.version = 20220829,
      .globals_page = 472,
      .globals_frame = 488,
@@ -18,6 +27,13 @@ static const onstack_php_layout php_layouts[] = {
      .function_opcodes = 88,
      .function_file = 152,
      .function_line = 160}, /* 8.2 */
+    {.version = 20230831,
+     .globals_page = 472,
+     .globals_frame = 488,
+     .function_last = 76,
+     .function_opcodes = 80,
+     .function_file = 144,
+     .function_line = 152}, /* 8.3 */
     {.version = 20240924,
      .globals_page = 472,
      .globals_frame = 488,
@@ -25,10 +41,18 @@ static const onstack_php_layout php_layouts[] = {
      .function_opcodes = 104,
      .function_file = 168,
      .function_line = 176}, /* 8.4 */
+    {.version = 20250925,
+     .globals_page = 496,
+     .globals_frame = 512,
+     .function_last = 96,
+     .function_opcodes = 104,
+     .function_file = 168,
+     .function_line = 176}, /* 8.5 */
 };
 
-enum { PHP_LOOP, PHP_MODULES, PHP_GLOBALS };
-static const onstack_symbols_wanted php_wanted = {3, 2, {"execute_ex", "module_registry", "executor_globals"}};
+enum { PHP_LOOP, PHP_MODULES, PHP_GLOBALS, PHP_GLOBALS_OFFSET, PHP_BLOCK_OFFSET };
+static const onstack_symbols_wanted php_wanted = {
+    5, 2, {"execute_ex", "module_registry", "executor_globals", "executor_globals_offset", "tsrm_get_ls_cache_tcb_offset"}};
 
 /* The beginning of a zend_module_entry (Zend/zend_modules.h): any module of PHP's own tells what it was built for. */
 typedef struct php_module {
@@ -57,10 +81,46 @@ static bool php_first_module(uint64_t registry, php_module *module) {
 }
 
 static const onstack_php_layout *php_layout(const php_module *module) {
-  if (module->debug || module->thread_safe) return NULL;
+  if (module->debug) return NULL;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(php_layouts); i++)
     if (php_layouts[i].version == module->version) return &php_layouts[i];
   return NULL;
+}
+
+/* With its handlers as labels in the loop; otherwise that has a few instructions, which call them. */
+#define PHP_LOOP_OF_LABELS 16384u
+
+static uint64_t php_jumped_bytes; /* of the code that is jumped to, as they were told; 0: there is none */
+
+/* The loop's code, and what its compiler makes: that is jumped to from there. */
+static int php_loops(const onstack_symbols_found *found, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  const uint64_t size = found->size[PHP_LOOP];
+  int count = onstack_symbols_loop(found, PHP_LOOP, loops);
+  php_jumped_bytes = onstack_observe(&onstack_code_jumped.bytes);
+  if (size < PHP_LOOP_OF_LABELS) return count;
+  onstack_store_relaxed(&onstack_code_jumped.frame_size, onstack_frame_size(found->address[PHP_LOOP]));
+  onstack_publish(&onstack_code_jumped.from, found->address[PHP_LOOP] + size / 2);
+  if (php_jumped_bytes != 0 && count < ONSTACK_LOOP_CODES)
+    loops[count++] = (onstack_loop_code){onstack_code_jumped.low, onstack_code_jumped.low + php_jumped_bytes};
+  return count;
+}
+
+bool onstack_php_lives(void) { return php_jumped_bytes == onstack_observe(&onstack_code_jumped.bytes); }
+
+/* Where the globals of a thread are found (TSRM/TSRM.c). False: this build does not tell. */
+static bool php_find_threads(const onstack_symbols_found *found, onstack_php *php) {
+  const uint64_t tell = found->address[PHP_BLOCK_OFFSET], offset = found->address[PHP_GLOBALS_OFFSET];
+  if (tell == 0 || offset == 0 || !php_fetch(offset, &php->globals_offset, sizeof(php->globals_offset))) return false;
+  /* One instruction that loads a number of the linker's: made for PHP's compiler, which asks in the same way. 0: the model of
+     thread-local storage is another one. */
+  php->block_offset = ((uint64_t(*)(void))(uintptr_t)tell)();
+  return php->globals_offset != 0 && php->block_offset != 0;
+}
+
+static bool php_find(const onstack_symbols_found *found, const php_module *module, onstack_php *php) {
+  php->layout = php_layout(module);
+  php->globals = found->address[PHP_GLOBALS];
+  return php->layout && (module->thread_safe ? php_find_threads(found, php) : php->globals != 0);
 }
 
 int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
@@ -69,15 +129,11 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
   onstack_symbols_found found;
   if (!onstack_symbols_look(&php_wanted, &found)) return 0;
   if (onstack_observe(&php->ready))
-    return php->globals == found.address[PHP_GLOBALS] ? onstack_symbols_loop(&found, PHP_LOOP, loops)
-                                                      : ONSTACK_E_UNSUPPORTED;
-  if (found.address[PHP_GLOBALS] == 0) return ONSTACK_E_UNSUPPORTED; /* with thread safety there are none of the process */
+    return php->loop == found.address[PHP_LOOP] ? php_loops(&found, loops) : ONSTACK_E_UNSUPPORTED;
   php_module module;
   if (!php_first_module(found.address[PHP_MODULES], &module)) return -EAGAIN;
-  const onstack_php_layout *layout = php_layout(&module);
-  if (!layout) return ONSTACK_E_UNSUPPORTED;
-  php->layout = layout;
-  php->globals = found.address[PHP_GLOBALS];
+  if (!php_find(&found, &module, php)) return ONSTACK_E_UNSUPPORTED;
+  php->loop = found.address[PHP_LOOP];
   onstack_publish(&php->ready, 1u); /* pairs with the observe in handler/interpreter/php.c */
-  return onstack_symbols_loop(&found, PHP_LOOP, loops);
+  return php_loops(&found, loops);
 }

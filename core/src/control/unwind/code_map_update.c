@@ -4,6 +4,7 @@
 #include "base/address.h"
 #include "base/proc_maps.h"
 #include "control/unwind/go/go_runtime.h"
+#include "handler/unwind/code_jumped.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/code_source.h"
 
@@ -42,6 +43,16 @@ static void code_map_add_executable(code_map_scan *scan, const onstack_mapping *
   scan->ranges[scan->count++] = (onstack_code_range){mapping->low, mapping->high};
 }
 
+/* What PHP's opcache shares with its children (ext/opcache/shared_alloc_mmap.c), as the kernel calls such memory; of it only
+   what its compiler makes may run. While that writes, it may not: what is known stays. */
+static void code_map_note_jumped(const onstack_mapping *mapping) {
+  static const char name[] = "/dev/zero";
+  if (onstack_load_relaxed(&onstack_code_jumped.bytes) != 0 || !mapping->shared || !mapping->deleted) return;
+  if (mapping->path_length != sizeof(name) - 1 || memcmp(mapping->path, name, sizeof(name)) != 0) return;
+  onstack_store_relaxed(&onstack_code_jumped.low, mapping->low);
+  onstack_publish(&onstack_code_jumped.bytes, mapping->high - mapping->low);
+}
+
 /*
  * The kernel merges neighbouring anonymous mappings, so a mapping may go on above the stack with memory that somebody
  * else unmaps. libc places the thread pointer at the top of the stacks that it makes: where it lies above the stack
@@ -70,7 +81,10 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
 
 static void code_map_visit(void *data, const onstack_mapping *mapping) {
   code_map_scan *scan = data;
-  if (mapping->executable) code_map_add_executable(scan, mapping);
+  if (mapping->executable) {
+    code_map_add_executable(scan, mapping);
+    code_map_note_jumped(mapping);
+  }
   if (mapping->readable && mapping->writable && !mapping->shared && mapping->inode == 0)
     code_map_match_stacks(scan, mapping);
 }

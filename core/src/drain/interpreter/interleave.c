@@ -44,10 +44,18 @@ static bool interleave_fits_place(const onstack_interpreter *interpreter, const 
          (loops > calls && (leaf || interpreted->leaf == ONSTACK_INTERPRETED_LEAF_CALLED) && interpreter->tells());
 }
 
+/* Behind the innermost native frame of the loop. */
+static uint32_t interleave_behind_innermost(const onstack_interpreter *interpreter, const onstack_walked *stack) {
+  uint32_t i = 0;
+  while (i < stack->count && !onstack_interpreter_is_loop(interpreter, stack->frames, i)) i++;
+  return i + 1;
+}
+
 /*
- * *first: the first native frame of the loop that runs frames of the language, 1 where the leaf is one that has not begun with
- * its own, or has left them already. *next: the first frame of the language that a loop runs; those before it are of a call
- * whose loop has not begun, or has ended (PHP's zend_call_function enters a frame before). False: they do not fit.
+ * *first: from which native frame on loops run frames of the language: behind the innermost one where that has not begun with
+ * its own, or has left them already (and frees what they held). *next: the first frame of the language that a loop runs; those
+ * before it are of a call whose loop has not begun, or has ended (PHP's zend_call_function enters a frame before). False: they
+ * do not fit.
  */
 static bool interleave_fits(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
                             const onstack_walked *stack, uint32_t *first, uint32_t *next) {
@@ -58,9 +66,11 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   *first = *next = 0;
   if (interpreter->tells)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
-  *first = leaf && !interpreted->cut && loops == calls + 1; /* cut: it is an outer loop that has none */
+  if (!interpreted->cut && loops == calls + 1) { /* cut: it is an outer loop that has none */
+    *first = interleave_behind_innermost(interpreter, stack);
+    loops--;
+  }
   *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
-  loops -= *first;
   if (loops == 0) return false;
   if (*next > 0) return true;
   return loops == calls || (open && loops < calls) || (interpreted->cut && loops > calls);

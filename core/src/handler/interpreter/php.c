@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "handler/interpreter/window.h"
+#include "handler/tick/thread_table.h"
 
 ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
 
@@ -85,22 +86,32 @@ static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t addr
   return count;
 }
 
-ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
-                                          uint32_t capacity) {
-  (void)data;
-  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in control/interpreter/php.c */
+static ONSTACK_HANDLER uint32_t php_copy(const onstack_frame_memory *memory, uint64_t globals,
+                                         onstack_interpreted_frame *frames, uint32_t capacity) {
   const onstack_php_layout *layout = onstack_php_found.layout;
   php_scratch *scratch = memory->scratch;
   onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
   const uint32_t offset = (uint32_t)(layout->globals_frame - layout->globals_page);
-  if (!onstack_window_read(memory, onstack_php_found.globals + layout->globals_page, scratch->globals, PHP_GLOBALS_BYTES))
-    return 0;
+  if (!onstack_window_read(memory, globals + layout->globals_page, scratch->globals, PHP_GLOBALS_BYTES)) return 0;
   window.piece = onstack_window_word(scratch->globals, 0);
   return php_follow(&window, onstack_window_word(scratch->globals, offset), frames, capacity);
+}
+
+ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                                          uint32_t capacity) {
+  (void)data;
+  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in control/interpreter/php.c */
+  const onstack_php *php = &onstack_php_found;
+  uint64_t block;
+  if (php->globals != 0) return php_copy(memory, php->globals, frames, capacity);
+  /* A thread that never ran PHP has no block. */
+  if (!memory->read_own(onstack_thread_pointer() + php->block_offset, &block) || block == 0) return 0;
+  return php_copy(memory, block + php->globals_offset, frames, capacity);
 }
 
 uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                              onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)hint;
-  return onstack_php_copy(data, memory, frames, capacity);
+  const bool has_one = onstack_observe(&onstack_php_found.ready) && onstack_php_found.globals != 0;
+  return has_one ? onstack_php_copy(data, memory, frames, capacity) : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * PHP 8.2 and 8.4 without thread safety: what of it is known, and its frames, copied in the signal handler. Found by
- * control/interpreter/php.c, named by drain/interpreter/php.c.
+ * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found by control/interpreter/php.c, named
+ * by drain/interpreter/php.c.
  *
  * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
  */
@@ -25,7 +25,10 @@ typedef struct onstack_php_layout {
 typedef struct onstack_php {
   uint32_t ready; /* what follows is good, and stays (publish / observe) */
   const onstack_php_layout *layout;
-  uint64_t globals; /* executor_globals */
+  uint64_t loop;           /* execute_ex */
+  uint64_t globals;        /* executor_globals; 0: with thread safety each thread has its own, */
+  uint64_t block_offset;   /* in a block to which a word of its thread-local storage leads, at the thread pointer + this, */
+  uint64_t globals_offset; /* and there */
 } onstack_php;
 
 ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
@@ -48,7 +51,8 @@ ONSTACK_INTERNAL bool onstack_php_identify(const onstack_frame_memory *memory, u
 ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
                                            uint32_t capacity);
 
-/* onstack_frame_provider.copy_of: a process without thread safety has the frames of one thread. `hint` is not used. */
+/* onstack_frame_provider.copy_of: a process without thread safety has the frames of one thread; with it those of other threads
+   are not found. `hint` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                               onstack_interpreted_frame *frames, uint32_t capacity);
 

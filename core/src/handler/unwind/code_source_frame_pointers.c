@@ -2,9 +2,10 @@
 /*
  * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
  * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
- * elsewhere it says that it could not.
+ * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
  */
 #include "handler/unwind/arch.h"
+#include "handler/unwind/code_jumped.h"
 #include "handler/unwind/code_source.h"
 
 static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
@@ -20,6 +21,7 @@ static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code
 }
 
 static ONSTACK_HANDLER onstack_truncation code_step_by_frame_pointer(onstack_code_frame *frame, onstack_memory *memory) {
+  if (onstack_code_is_jumped(frame->pc - !frame->exact)) return onstack_code_leave_jumped(frame, memory);
   if (frame->fp != 0) return code_step_by_record(frame, memory);
   return frame->exact ? ONSTACK_TRUNCATED_NOT_RISING /* it may be any number there */
                       : onstack_code_leave_guest(frame, memory);
