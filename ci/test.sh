@@ -242,10 +242,14 @@ run_go() {
 
 # As a reader runs them; what they print is what their own text promises.
 run_examples() {
-  local log=$BUILD/examples.log
+  local log=$BUILD/examples.log guest
+  guest=$(realpath "$BUILD")/guest.wasm
   (cd examples/go-otel && timeout -k 5 200 go run . -requests 20) >"$log" 2>&1 && grep -E '^ *price .*main.sumPrices' "$log" &&
     go build -C examples/go-sqlite -o "$(realpath "$BUILD")/go-sqlite" . >>"$log" 2>&1 && timeout -k 5 60 "$BUILD/go-sqlite" -seconds 2 >>"$log" 2>&1 &&
-    grep -E '^onstack .* (100.0|99..)% named.* of these (100.0|99..)% reach main.work' "$log" || { cat "$log"; return 1; }
+    grep -E '^onstack .* (100.0|99..)% named.* of these (100.0|99..)% reach main.work' "$log" &&
+    GOOS=wasip1 GOARCH=wasm go build -C examples/go-wazero -o "$guest" ./guest >>"$log" 2>&1 &&
+    (cd examples/go-wazero && timeout -k 5 200 go run -tags perfmap . "$guest") >>"$log" 2>&1 &&
+    grep -E ' [789].\..% in the guest.s main.serve; of these (100.0|99..)% reach main.handleRequests' "$log" || { cat "$log"; return 1; }
 }
 
 # A program of `go test -c` has the symbols that one of `go test` lacks.

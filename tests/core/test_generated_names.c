@@ -250,6 +250,31 @@ Test(generated_names, what_a_perf_map_has_two_names_for_is_counted) {
   unlink(path);
 }
 
+/* As wazero writes them; what only resembles these stays as it is. */
+Test(generated_names, blocks_of_a_function_have_its_name) {
+  static const char *const names[][2] = {{"[1/12].main.work:::::L3", "main.work"},
+                                         {"[11/12].main.(*T[int]).run:::::L0", "main.(*T[int]).run"},
+                                         {"[1/12].main.work", "[1/12].main.work"},
+                                         {"[1/].x:::::L1", "[1/].x:::::L1"},
+                                         {"[/2].x:::::L1", "[/2].x:::::L1"},
+                                         {"[1/2]:::::L1", "[1/2]:::::L1"},
+                                         {"[1/2].:::::L1", "[1/2].:::::L1"},
+                                         {"[1/2].x:::::L1a", "[1/2].x:::::L1a"},
+                                         {"[1/2].x:::::L", "[1/2].x:::::L"},
+                                         {"[", "["},
+                                         {"x:::::L1", "x:::::L1"}};
+  const uint64_t code = code_new();
+  char path[64];
+  snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+  FILE *file = fopen(path, "w");
+  cr_assert_not_null(file);
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(names); i++)
+    fprintf(file, "%lx 10 %s\n", (unsigned long)code + 16 * i, names[i][0]);
+  fclose(file);
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(names); i++) check_name(code + 16 * i, names[i][1]);
+  unlink(path);
+}
+
 Test(generated_names, what_moved_keeps_its_name_at_both_places) {
   const uint64_t code = code_new();
   dump it = dump_new("jit-7.dump");

@@ -84,9 +84,25 @@ static bool perf_map_number(const char **at, uint64_t *number) {
   return true;
 }
 
-static void perf_map_take(perf_map *map, const char *line) {
+/* Of a name as wazero writes it for each block of a function, "[3/17].main.work:::::L2", what the function is called. In
+   place. */
+static const char *perf_map_function(char *name) {
+  static const char digits[] = "0123456789", block[] = ":::::L";
+  const size_t index = strspn(name + (name[0] == '['), digits), total = 2 + index; /* behind "[3/" */
+  char *end = strstr(name, block);
+  if (name[0] != '[' || index == 0 || name[1 + index] != '/' || !end || end[sizeof(block) - 1] == 0) return name;
+  const size_t behind = total + strspn(name + total, digits);
+  if (behind == total || name[behind] != ']' || name[behind + 1] != '.') return name;
+  if (end[sizeof(block) - 1 + strspn(end + sizeof(block) - 1, digits)] != 0 || end <= name + behind + 2) return name;
+  *end = 0;
+  return name + behind + 2;
+}
+
+static void perf_map_take(perf_map *map, char *text) {
   uint64_t start, size;
+  const char *line = text;
   if (!perf_map_number(&line, &start) || !perf_map_number(&line, &size) || line[0] == 0) return;
+  line = perf_map_function(text + (line - text));
   for (size_t i = onstack_generated_first(map->items, sizeof(*map->items), map->count, start);
        i < map->count && map->items[i].address - start < size; i++) {
     perf_map_item *item = &map->items[i];
