@@ -95,6 +95,7 @@ clocks: lib ## clocks above the kernel's tick side by side, perf events among th
 .PHONY: soak
 soak: lib ## everything that disturbs a profiler, at once, for SECONDS (180) or HOURS; see tests/soak/run.sh
 	@tests/soak/run.sh
+	@tests/soak/interpreters.py
 
 .PHONY: sanitize
 sanitize: ## C under ASan, UBSan, TSan and valgrind, Go under -race and -asan; cppcheck and clang-tidy (40 minutes)
@@ -115,9 +116,10 @@ check: ## what needs no running: generated copies, exports, includes, handler im
 	@ci/check.sh
 
 .PHONY: engines
-engines: lib ## names and callers of code that node, Java, PHP and Python make or interpret: docs/ENGINES.md (a minute; see tests/engines)
+engines: lib ## names and callers of code that node, Java, PHP and Python make or interpret: docs/ENGINES.md; Python's beside py-spy's (six minutes; see tests/engines)
 	@ONSTACK_DEPS=hosts ci/deps.sh
 	@tests/engines/run.py --write
+	@tests/engines/py_spy.py
 
 .PHONY: regressions
 regressions: deps lib ## how often `onstack diff --fail-above` finds a slowdown of 3, 5 and 10 %, and accuses the same program (a quiet machine; ten minutes)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """
 What of the code that engines make and interpret has names and callers: the same work in JavaScript, Java, PHP and Python under
-the preload, in each engine that is installed. Called by `make stress`; with --write, by `make engines`, makes docs/ENGINES.md.
+the preload, in each engine that is installed, and in PHPs that ONSTACK_PHPS names. Called by `make stress`; with --write, by `make engines`, makes docs/ENGINES.md.
 
 Of the CPU time of the thread that does the work: *named* is in a stack with one of the program's functions, *whole* in a stack
 that also leads to its outermost one, `program`, and to the thread's start. Fails where an engine has less than it is known for.
@@ -33,7 +33,7 @@ NO_FRAME_POINTERS = "its code keeps no frame pointers, and the stack ends there"
 
 # How it is started, what is lost and why; the least of named, whole and rooted in per cent.
 Engine = collections.namedtuple("Engine", "title command version lost named whole rooted", defaults=("", 85, 85, 95))
-JIT = "-d opcache.enable=1 -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=tracing"
+JIT = "-n -d display_startup_errors=0 -d zend_extension=opcache -d opcache.enable=1 -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=tracing"
 
 
 def installed(places):
@@ -56,11 +56,11 @@ def engines(work):
         yield Engine("HotSpot, `java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`", [java, "-XX:+PreserveFramePointer", *lists],
                      [java, "--version"], "interpreted methods are one name, `Interpreter`", 85, 0, 95 if platform.machine() == "x86_64" else 0)
         yield Engine("HotSpot, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`", [java, *lists], [java, "--version"], NO_FRAME_POINTERS, 0, 0, 0)
-    if php:
-        yield Engine("PHP, `php`", [php, HERE / "work.php"], [php, "--version"])
-        yield Engine("PHP with its JIT, `opcache.jit=tracing`", [php, *JIT.split(), HERE / "work.php"], [php, "--version"])
-        yield Engine("PHP with its JIT, `opcache.jit=function`", [php, *JIT.replace("tracing", "function").split(), HERE / "work.php"],
-                     [php, "--version"])
+    for php in filter(None, [php, *os.environ.get("ONSTACK_PHPS", "").split()]):
+        version = subprocess.run([php, "-n", "-r", "echo PHP_VERSION, PHP_ZTS ? ' thread-safe' : '';"], capture_output=True, text=True, check=True).stdout
+        for title, how in (("PHP, `php`", ["-n"]), ("PHP with its JIT, `opcache.jit=tracing`", JIT.split()),
+                           ("PHP with its JIT, `opcache.jit=function`", JIT.replace("tracing", "function").split())):
+            yield Engine(title, [php, *how, HERE / "work.php"], ["echo", version])
     for python in installed(["/usr/bin/python3", "~/.pyenv/versions/3.9*/bin/python3", "~/.pyenv/versions/3.1[0-3]*/bin/python3"]):
         yield Engine("CPython, `python3`", [python, HERE / "work.py"], [python, "--version"])
 
@@ -95,7 +95,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=BUILD) as directory:
         for engine in engines(directory):
             version = subprocess.run(engine.version, capture_output=True, text=True, check=True).stdout.split("\n")[0]
-            version = re.search(r"\d+(\.\d+)+", version)[0]
+            version = re.search(r"\d+(\.\d+)+( thread-safe)?", version)[0]
             seconds, named, whole, rooted = measure(engine, pathlib.Path(directory))
             rows.append(f"| {engine.title} | {version} | {named:.1f} % | {whole:.1f} % | {rooted:.1f} % | {engine.lost} |")
             short = named < engine.named or whole < engine.whole or rooted < engine.rooted
