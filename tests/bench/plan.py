@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 BASELINE = "onstack-rules"  # ratios are against this subject, our default
 BASELINES = {"tables": "rows4", "finished-profile": "go-onstack", "go-native": "go-host", "go-wasmtime": "go-wasmtime",
-             "heap": "heap-onstack"}  # except in these families
+             "python": "python-native", "heap": "heap-onstack"}  # except in these families
 RIVALS = {"go-pprof": "go-onstack", "go-onstack": "go-onstack"}  # and for these subjects, whose work is another
 
 
@@ -83,6 +83,9 @@ SUBJECTS = (
     Subject("go-pprof-host", "go-pprof", "-", ("go-native",)),
     Subject("go-host", "go-host", "rules", ("go-native",)),
     Subject("go-wasmtime", "go-wasmtime", "rules", ("go-wasmtime",)),
+    # Python's frames, and the interpreter's own alone.
+    Subject("python-native", "python-host", "rules", ("python",)),
+    Subject("python-frames", "python-host", "rules+interpreters", ("python",)),
     # Heap profilers, each over the allocator that it comes with, or libc's.
     Subject("heap-onstack", "heap", "onstack", ("heap",)),
     Subject("heap-jemalloc", "heap", "jemalloc", ("heap",)),
@@ -96,7 +99,7 @@ SUBJECTS = (
     Subject("rows8-chunked", "tables", "rows8-chunked", ("tables",)),
 )
 # Families that only the subjects take part in which name them.
-CLOSED = ("go-native", "go-wasmtime", "tables", "finished-profile", "heap")
+CLOSED = ("go-native", "go-wasmtime", "python", "tables", "finished-profile", "heap")
 
 
 # gperftools' profiler takes minutes for what the others do in seconds: 5 us for each pair of malloc and free, under one lock.
@@ -149,6 +152,7 @@ CASES = (
     _go("go-native/cgo", "cgo", 2),
     _go("go-native/nested", "nested", 2),
     _go("go-wasmtime/compile", "wasmtime", 4),
+    Case("python/30", (("handler-cost", "hz=250", "mode=tick"), ("handler-cost", "hz=250", "mode=warm")), 2, 1, 0.5),
     Case("tables/libc.so.6", (("tables", "library=libc.so.6"),), 0, 0, 0),
     Case("tables/libLLVM-14.so.1", (("tables", "library=libLLVM-14.so.1"),), 0, 0, 0),
     Case("memory/start", (("memory", "hz=100"),), 0.1, 0.1, 0.1, together=True),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * onstack as a program uses it: a session whose sink aggregates into a profile. The variant is the unwinder; compiled
- * with BENCH_ADAPTER it is the adapter of nongnu libunwind.
+ * onstack as a program uses it: a session whose sink aggregates into a profile. The variant is the unwinder, with
+ * "+interpreters" behind it or not; compiled with BENCH_ADAPTER it is the adapter of nongnu libunwind.
  */
 #include <onstack/onstack.h>
 #include <stdlib.h>
@@ -53,6 +53,10 @@ static const char *start(const bench_options *options, const bench_needs *needs)
   settings.custom_unwinder = onstack_libunwind();
 #else
   settings.unwinder = options->variant;
+  if (strcmp(options->variant, "rules+interpreters") == 0) {
+    settings.unwinder = "rules";
+    settings.interpreters = ONSTACK_ON;
+  }
 #endif
   settings.buffer_bytes = needs->buffer_bytes;
   settings.sink = sink;
