@@ -4840,6 +4840,10 @@ ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_custom;
 #define ONSTACK_SLOT_RUNNING 2u
 #define ONSTACK_SLOT_STOPPING 3u
 
+#define ONSTACK_PAUSE_SHORT 0u /* while the process works, */
+#define ONSTACK_PAUSE_LONG 1u  /* for longer, */
+#define ONSTACK_PAUSE_REST 2u  /* and until it works again: the first sample ends it */
+
 /* Events, and what they stand for in their kind's unit (ticks: nanoseconds). */
 typedef struct onstack_sum {
   uint64_t weight, value;
@@ -4881,7 +4885,7 @@ typedef struct onstack_slot {
   uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes;                  /* the unwinder's need plus ours */
   uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t pauses_long;                  /* the drain waits for longer than while the process works */
+  uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
   uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
@@ -6024,9 +6028,11 @@ static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
   if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
 }
 
-/* Code objects of an interpreter may be gone after a long pause of the consumer, and their names with them. */
+/* Code objects of an interpreter may be gone after a long pause of the consumer, and their names with them. From a rest it is
+   to come back at once: the process works again. */
 static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, uint32_t interpreted_bytes) {
-  const bool soon = interpreted_bytes > 0 && onstack_load_relaxed(&slot->pauses_long);
+  const uint32_t least = interpreted_bytes > 0 ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
+  const bool soon = onstack_load_relaxed(&slot->pauses) >= least;
   if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 
@@ -14423,7 +14429,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->pauses_long = slot->bounds_requested = slot->scanning = 0;
+  slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
   memset(slot->lost, 0, sizeof(slot->lost));
@@ -20126,6 +20132,10 @@ ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
  * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
  * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first
  * since the origin, in zigzag form (0, -1, 1, -2, ...).
+ *
+ * They are kept in memory, and not written to a file while the program runs: ONSTACK_TIMELINE_BYTES hold an hour of 16 busy
+ * threads at 99 Hz; a file would be input and output at the host's cost, something to clear away after a crash, and one more
+ * that a fork shares. What finds no room is counted, and whoever records for longer asks for more, or begins a new profile.
  */
 #ifndef ONSTACK_PROFILE_TIMES_H
 #define ONSTACK_PROFILE_TIMES_H
@@ -26563,6 +26573,7 @@ struct onstack_session {
   uint64_t tended_ns, refreshed_ns;                  /* consumer only */
   uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
   uint64_t process_cpu_ns, checked_ns;               /* at the last check whether the process works; consumer only */
+  uint64_t rest_ns;                                  /* the last pause of a process that sleeps; consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */
   uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
   uint64_t next_scan_ns;                             /* consumer only */
@@ -26611,11 +26622,12 @@ ONSTACK_INTERNAL void onstack_spans_look(void);
 #define SESSION_LOOK_SHARE 100u
 #define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
-#define SESSION_SCAN_NS 10000000u      /* for new threads */
-#define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
-#define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
-#define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
-#define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
+#define SESSION_SCAN_NS 10000000u       /* for new threads */
+#define SESSION_SCAN_SHARE 20u          /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u    /* and a five-hundredth where the process tick does */
+#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 50000000u  /* and once it sleeps; then twice as long each time, */
+#define SESSION_LOOK_REST_NS 250000000u /* up to here */
 #define SESSION_LOOK_LONGEST_NS 500000000u
 #define SESSION_BUSY_NS 500000u      /* of CPU time since the last round, without that of our own threads */
 #define SESSION_LOOK_CLOCK_SHARE 64u /* of a processor, that goes into the process's CPU time: it is a sum over threads */
@@ -26771,6 +26783,16 @@ static void session_let_go(onstack_session *session) {
   if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
 }
 
+/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
+   thread (handler/tick/record.c). What it costs: a handler that was displaced meanwhile is noticed that much later. Another
+   clock's new threads are to be found whether they work or not. */
+static uint64_t session_rest(onstack_session *session, bool busy) {
+  const uint64_t last = session->rest_ns;
+  const uint64_t longer = last * 2 < SESSION_LOOK_REST_NS ? last * 2 : SESSION_LOOK_REST_NS;
+  session->rest_ns = busy || last == 0 || session->scan_age_ns == 0 ? SESSION_LOOK_IDLE_NS : longer;
+  return busy ? SESSION_LOOK_BUSY_NS : session->rest_ns;
+}
+
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
    an idle process is woken less often. */
 static uint64_t session_next_look(onstack_session *session) {
@@ -26787,7 +26809,7 @@ static uint64_t session_next_look(onstack_session *session) {
   /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
   if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
     session_let_go(session);
-  const uint64_t pause = busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+  const uint64_t pause = session_rest(session, busy);
   return least < pause ? pause : least < SESSION_LOOK_LONGEST_NS ? least : SESSION_LOOK_LONGEST_NS;
 }
 
@@ -26801,7 +26823,10 @@ uint64_t onstack_session_drain_work(void *data) {
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
-  onstack_dekker_store(&session->slot->pauses_long, (uint32_t)(pause > SESSION_LOOK_BUSY_NS));
+  const uint32_t pauses = pause > SESSION_LOOK_IDLE_NS   ? ONSTACK_PAUSE_REST
+                          : pause > SESSION_LOOK_BUSY_NS ? ONSTACK_PAUSE_LONG
+                                                         : ONSTACK_PAUSE_SHORT;
+  onstack_dekker_store(&session->slot->pauses, pauses);
   /* One that came during this round has woken nobody. */
   if (pause > SESSION_LOOK_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = SESSION_LOOK_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);

@@ -26,7 +26,8 @@ import (
 // 400 us of CPU time to run a poll.
 const (
 	pollBusy  = 20 * time.Millisecond
-	pollIdle  = 50 * time.Millisecond
+	pollIdle  = 50 * time.Millisecond // once it is idle, and twice as long each time, up to
+	pollRest  = 200 * time.Millisecond
 	busyAbove = 500 * time.Microsecond // of CPU time since the last poll; the poll itself takes less
 )
 
@@ -60,8 +61,9 @@ type session struct {
 	finalText    []byte             // once stopped
 	stopped      time.Time
 	started      time.Time
-	labels       bool // samples carry goroutine labels
-	heap         bool // samples are of allocations
+	labels       bool          // samples carry goroutine labels
+	heap         bool          // samples are of allocations
+	rest         time.Duration // between two polls of an idle program, at most
 }
 
 // startSession begins sampling into table, which must outlive the session.
@@ -90,7 +92,11 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 		options.unwinder = name
 	}
 	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now(), labels: labels,
-		heap: c.clock == ClockHeap}
+		heap: c.clock == ClockHeap, rest: pollIdle}
+	// Elsewhere threads that only wait are to be found, too, and names of functions read before they are gone.
+	if Clock(c.clock) == ClockCPU && c.interpreters != C.ONSTACK_ON {
+		s.rest = pollRest
+	}
 	code := int(C.onstack_session_start(&options, &s.handle))
 	if refused := code == -int(syscall.EAGAIN) || code == -int(syscall.EPERM); refused && !inLibrary() && options.threads == C.ONSTACK_ON {
 		options.threads = C.ONSTACK_OFF // polls look less often, and are better than nothing
@@ -109,6 +115,7 @@ func (s *session) drain() {
 	s.poll() // at once: the unwind tables of large objects, this program's for one, are made by the first
 	timer := time.NewTimer(pollBusy)
 	defer timer.Stop()
+	idle := pollIdle
 	for then := processCPU(); ; {
 		select {
 		case <-s.quit:
@@ -116,9 +123,10 @@ func (s *session) drain() {
 		case <-timer.C:
 			s.poll()
 		}
-		pause, now := pollIdle, processCPU()
+		pause, now := idle, processCPU()
+		idle = min(2*idle, s.rest)
 		if now-then > busyAbove {
-			pause = pollBusy
+			pause, idle = pollBusy, pollIdle
 		}
 		then = now
 		timer.Reset(pause)

@@ -22,7 +22,9 @@
 #define KEEPER_GRACE_NS 1000000u
 #define KEEPER_BEGIN_SECONDS 1u
 #define KEEPER_STATUS_NS 1000000000u
-#define KEEPER_LOOK_NS 50000000u /* between two looks whether the host's threads have all ended */
+#define KEEPER_LOOK_NS 50000000u  /* between two looks whether the host's threads have all ended; */
+#define KEEPER_REST_NS 500000000u /* twice as long each time, up to here, while it uses no CPU time */
+#define KEEPER_BUSY_NS 500000u    /* of which a look makes less */
 /* Saves: the first early for programs that end uncaught after a second, then at most a hundredth of the time goes into
    them, and no more than ten seconds are ever lost unless a save takes long. */
 #define KEEPER_SAVE_FIRST_NS 500000000u
@@ -56,6 +58,7 @@ typedef struct keeper_state {
   bool started;            /* there is something to end */
   int next_number;
   uint64_t save_at_ns, save_pause_ns, tell_at_ns;
+  uint64_t look_ns, cpu_ns; /* the last pause, and the process's CPU time then */
 } keeper_state;
 
 static void keeper_raise(uint32_t *word) {
@@ -122,6 +125,15 @@ static void keeper_finish_saves(keeper_state *state) {
   keeper_raise(&keeper.finished);
 }
 
+static uint64_t keeper_look_pause(keeper_state *state) {
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - onstack_load_relaxed(&onstack_own_cpu_ns);
+  const bool busy = state->look_ns == 0 || (int64_t)(cpu - state->cpu_ns) > (int64_t)KEEPER_BUSY_NS;
+  const uint64_t longer = state->look_ns * 2 < KEEPER_REST_NS ? state->look_ns * 2 : KEEPER_REST_NS;
+  state->cpu_ns = cpu;
+  state->look_ns = busy ? KEEPER_LOOK_NS : longer;
+  return state->look_ns;
+}
+
 /* Does what is due; returns how long there is nothing to do. */
 static uint64_t keeper_work(keeper_state *state) {
   keeper_follow_toggles(state);
@@ -171,10 +183,11 @@ static void *keeper_main(void *argument) {
     uint32_t seen = onstack_observe(&keeper.wake);
     onstack_own_open(SIGPROF);
     if (onstack_observe(&keeper.end) || keeper_leaves(&alone)) break;
-    uint64_t pause = keeper_work(&state);
+    const uint64_t pause = keeper_work(&state);
     onstack_own_account(); /* the process's time that is left is the host's */
+    const uint64_t look = keeper_look_pause(&state);
     onstack_own_close();
-    keeper_wait(&keeper.wake, seen, pause < KEEPER_LOOK_NS ? pause : KEEPER_LOOK_NS);
+    keeper_wait(&keeper.wake, seen, pause < look ? pause : look);
   }
   onstack_own_close();
   keeper_follow_toggles(&state);

@@ -6,6 +6,10 @@
  * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
  * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first
  * since the origin, in zigzag form (0, -1, 1, -2, ...).
+ *
+ * They are kept in memory, and not written to a file while the program runs: ONSTACK_TIMELINE_BYTES hold an hour of 16 busy
+ * threads at 99 Hz; a file would be input and output at the host's cost, something to clear away after a crash, and one more
+ * that a fork shares. What finds no room is counted, and whoever records for longer asks for more, or begins a new profile.
  */
 #ifndef ONSTACK_PROFILE_TIMES_H
 #define ONSTACK_PROFILE_TIMES_H

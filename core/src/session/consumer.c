@@ -21,11 +21,12 @@
 #define SESSION_LOOK_SHARE 100u
 #define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
-#define SESSION_SCAN_NS 10000000u      /* for new threads */
-#define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
-#define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
-#define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
-#define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
+#define SESSION_SCAN_NS 10000000u       /* for new threads */
+#define SESSION_SCAN_SHARE 20u          /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u    /* and a five-hundredth where the process tick does */
+#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 50000000u  /* and once it sleeps; then twice as long each time, */
+#define SESSION_LOOK_REST_NS 250000000u /* up to here */
 #define SESSION_LOOK_LONGEST_NS 500000000u
 #define SESSION_BUSY_NS 500000u      /* of CPU time since the last round, without that of our own threads */
 #define SESSION_LOOK_CLOCK_SHARE 64u /* of a processor, that goes into the process's CPU time: it is a sum over threads */
@@ -181,6 +182,16 @@ static void session_let_go(onstack_session *session) {
   if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
 }
 
+/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
+   thread (handler/tick/record.c). What it costs: a handler that was displaced meanwhile is noticed that much later. Another
+   clock's new threads are to be found whether they work or not. */
+static uint64_t session_rest(onstack_session *session, bool busy) {
+  const uint64_t last = session->rest_ns;
+  const uint64_t longer = last * 2 < SESSION_LOOK_REST_NS ? last * 2 : SESSION_LOOK_REST_NS;
+  session->rest_ns = busy || last == 0 || session->scan_age_ns == 0 ? SESSION_LOOK_IDLE_NS : longer;
+  return busy ? SESSION_LOOK_BUSY_NS : session->rest_ns;
+}
+
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
    an idle process is woken less often. */
 static uint64_t session_next_look(onstack_session *session) {
@@ -197,7 +208,7 @@ static uint64_t session_next_look(onstack_session *session) {
   /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
   if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
     session_let_go(session);
-  const uint64_t pause = busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+  const uint64_t pause = session_rest(session, busy);
   return least < pause ? pause : least < SESSION_LOOK_LONGEST_NS ? least : SESSION_LOOK_LONGEST_NS;
 }
 
@@ -211,7 +222,10 @@ uint64_t onstack_session_drain_work(void *data) {
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
-  onstack_dekker_store(&session->slot->pauses_long, (uint32_t)(pause > SESSION_LOOK_BUSY_NS));
+  const uint32_t pauses = pause > SESSION_LOOK_IDLE_NS   ? ONSTACK_PAUSE_REST
+                          : pause > SESSION_LOOK_BUSY_NS ? ONSTACK_PAUSE_LONG
+                                                         : ONSTACK_PAUSE_SHORT;
+  onstack_dekker_store(&session->slot->pauses, pauses);
   /* One that came during this round has woken nobody. */
   if (pause > SESSION_LOOK_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = SESSION_LOOK_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);

@@ -116,7 +116,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->pauses_long = slot->bounds_requested = slot->scanning = 0;
+  slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
   memset(slot->lost, 0, sizeof(slot->lost));

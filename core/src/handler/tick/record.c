@@ -30,9 +30,11 @@ static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
   if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
 }
 
-/* Code objects of an interpreter may be gone after a long pause of the consumer, and their names with them. */
+/* Code objects of an interpreter may be gone after a long pause of the consumer, and their names with them. From a rest it is
+   to come back at once: the process works again. */
 static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, uint32_t interpreted_bytes) {
-  const bool soon = interpreted_bytes > 0 && onstack_load_relaxed(&slot->pauses_long);
+  const uint32_t least = interpreted_bytes > 0 ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
+  const bool soon = onstack_load_relaxed(&slot->pauses) >= least;
   if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 

@@ -24,6 +24,10 @@
 #define ONSTACK_SLOT_RUNNING 2u
 #define ONSTACK_SLOT_STOPPING 3u
 
+#define ONSTACK_PAUSE_SHORT 0u /* while the process works, */
+#define ONSTACK_PAUSE_LONG 1u  /* for longer, */
+#define ONSTACK_PAUSE_REST 2u  /* and until it works again: the first sample ends it */
+
 /* Events, and what they stand for in their kind's unit (ticks: nanoseconds). */
 typedef struct onstack_sum {
   uint64_t weight, value;
@@ -65,7 +69,7 @@ typedef struct onstack_slot {
   uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes;                  /* the unwinder's need plus ours */
   uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t pauses_long;                  /* the drain waits for longer than while the process works */
+  uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
   uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
