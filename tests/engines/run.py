@@ -61,6 +61,9 @@ def engines(work):
         for title, how in (("PHP, `php`", ["-n"]), ("PHP with its JIT, `opcache.jit=tracing`", JIT.split()),
                            ("PHP with its JIT, `opcache.jit=function`", JIT.replace("tracing", "function").split())):
             yield Engine(title, [php, *how, HERE / "work.php"], ["echo", version])
+    if luajit := shutil.which("luajit"):
+        yield Engine("LuaJIT, `luajit`", [luajit, HERE / "work.lua"], [luajit, "-v"],
+                     "it tells no names, and its code and its interpreter keep no frame pointers", 0, 0, 0)
     for python in installed(["/usr/bin/python3", "~/.pyenv/versions/3.9*/bin/python3", "~/.pyenv/versions/3.1[0-3]*/bin/python3"]):
         yield Engine("CPython, `python3`", [python, HERE / "work.py"], [python, "--version"])
 
