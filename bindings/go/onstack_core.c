@@ -421,6 +421,9 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
 ONSTACK_INTERNAL uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text);
 ONSTACK_INTERNAL bool onstack_interpreted_is_unnamed(uint64_t address);
 
+/* Beside ONSTACK_INTERPRETED_*, in a frame that has been named: of a function in native code (ONSTACK_TEXT_NATIVE). */
+#define ONSTACK_INTERPRETED_OF_NATIVE 0x80u
+
 /* The provider names frames: their addresses come into the places of their functions. Any ordinary thread. */
 ONSTACK_INTERNAL void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
                                                    uint32_t count);
@@ -646,7 +649,8 @@ static void names_describe(const onstack_frame_provider *provider, onstack_inter
   const bool named = provider->describe(provider->data, frame, &text) == 0;
   text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
   frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
-  if (text.flags & ONSTACK_TEXT_NATIVE) frame->flags &= ~ONSTACK_INTERPRETED_ENTRY;
+  if (text.flags & ONSTACK_TEXT_NATIVE)
+    frame->flags = (frame->flags & ~ONSTACK_INTERPRETED_ENTRY) | ONSTACK_INTERPRETED_OF_NATIVE;
 }
 
 void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
@@ -1880,7 +1884,8 @@ typedef struct onstack_interpreter {
   bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
   uint32_t loop_count;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
-  bool (*lives)(void); /* as it was prepared; asked now and then, once it is ready; NULL: always, but with its object */
+  /* As it was prepared, with these loops; asked now and then, once it is ready. NULL: always, but with its object. */
+  bool (*lives)(const onstack_loop_code *loops, uint32_t count);
   bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
 
@@ -6814,9 +6819,10 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
 /*
  * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
  * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
- * labels in execute_ex and that reserve room for it in that frame (Zend/zend_vm_opcodes.h, ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
+ * labels in execute_ex, which on x86_64 reserves room for it in that frame (Zend/zend_vm_opcodes.h,
+ * ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
  *
- * One for the process. Written in ordinary threads, by two of them that know a half each; nothing is ever taken back.
+ * One for the process. Written in ordinary threads, by two of them that know a half each.
  */
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_JUMPED_H
 #define ONSTACK_HANDLER_UNWIND_CODE_JUMPED_H
@@ -10732,28 +10738,42 @@ int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_
 
 #endif
 
-/* ---- core/src/control/interpreter/frame_size_aarch64.c ---- */
-/* Compilers describe functions there by SP, frame record or not. */
-/* ---- core/src/control/interpreter/frame_size.h ---- */
-#ifndef ONSTACK_CONTROL_INTERPRETER_FRAME_SIZE_H
-#define ONSTACK_CONTROL_INTERPRETER_FRAME_SIZE_H
+/* ---- core/src/control/interpreter/instructions_aarch64.c ---- */
+/* ---- core/src/control/interpreter/instructions.h ---- */
+/* What some instructions of an interpreter tell, read by copies: its library may be unmapped at any instant. Each processor has
+   its own. Ordinary threads. */
+#ifndef ONSTACK_CONTROL_INTERPRETER_INSTRUCTIONS_H
+#define ONSTACK_CONTROL_INTERPRETER_INSTRUCTIONS_H
 
-/* Bytes between SP, behind the prologue of the function that begins at `address`, and its frame record; 0: it keeps none, and
-   its rules say how far SP is from its caller's. Each processor has its own. Ordinary threads. */
-ONSTACK_INTERNAL uint64_t onstack_frame_size(uint64_t address);
+/* Of a function that jumps to code which runs in its frame (handler/unwind/code_jumped.h) and begins at `address`: *size
+   becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
+   from its caller's. False: that code moves SP first. */
+ONSTACK_INTERNAL bool onstack_instructions_frame(uint64_t address, uint64_t *size);
+
+/* What the function at `address` returns, which does nothing but load a constant of the linker's. False: it does more. */
+ONSTACK_INTERNAL bool onstack_instructions_constant(uint64_t address, uint64_t *value);
 
 #endif
 
 #if defined(__aarch64__)
 
-uint64_t onstack_frame_size(uint64_t address) {
+/* PHP's compiler takes 16 bytes and more of the stack there (ext/opcache/jit, HYBRID_SPAD), and keeps x29. */
+bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
   (void)address;
-  return 0;
+  *size = 0;
+  return false;
+}
+
+/* Not tried. */
+bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
+  (void)address;
+  *value = 0;
+  return false;
 }
 
 #endif
 
-/* ---- core/src/control/interpreter/frame_size_x86_64.c ---- */
+/* ---- core/src/control/interpreter/instructions_x86_64.c ---- */
 
 /* ---- core/src/control/unwind/prologue_x86_64.h ---- */
 /* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
@@ -10778,18 +10798,40 @@ ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue
 
 #if defined(__x86_64__)
 
-#define FRAME_SIZE_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
-#define FRAME_SIZE_PROLOGUE 128u /* what moves SP lies within */
+#define INSTRUCTIONS_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
+#define INSTRUCTIONS_PROLOGUE 128u /* what moves SP lies within */
 
-uint64_t onstack_frame_size(uint64_t address) {
+static bool instructions_read(uint64_t address, uint8_t code[INSTRUCTIONS_ENTRY]) {
+  return onstack_process_memory_copy(address, code, INSTRUCTIONS_ENTRY) == INSTRUCTIONS_ENTRY;
+}
+
+bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
   static const uint8_t move[] = {0x48, 0x89, 0xe5};
-  uint8_t code[FRAME_SIZE_ENTRY];
-  if (onstack_process_memory_copy(address, code, sizeof(code)) != sizeof(code)) return 0;
+  uint8_t code[INSTRUCTIONS_ENTRY];
+  *size = 0;
+  if (!instructions_read(address, code)) return false;
   const uint8_t *found = memmem(code, sizeof(code), move, sizeof(move));
-  if (!found) return 0;
+  if (!found) return true;
   const onstack_prologue prologue = {.framed = address + (uint64_t)(found - code) + sizeof(move)};
-  const int64_t depth = onstack_prologue_depth(&prologue, address + FRAME_SIZE_PROLOGUE);
-  return depth > 0 ? (uint64_t)depth : 0;
+  const int64_t depth = onstack_prologue_depth(&prologue, address + INSTRUCTIONS_PROLOGUE);
+  if (depth > 0) *size = (uint64_t)depth;
+  return depth > 0;
+}
+
+/* mov place(%rip),%rax, or as a linker relaxes it mov $value,%rax; ret. */
+bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
+  static const uint8_t branch_target[] = {0xf3, 0x0f, 0x1e, 0xfa};
+  uint8_t code[INSTRUCTIONS_ENTRY];
+  int32_t operand;
+  if (!instructions_read(address, code)) return false;
+  const size_t at = memcmp(code, branch_target, sizeof(branch_target)) == 0 ? sizeof(branch_target) : 0;
+  const uint8_t *load = code + at;
+  if (load[0] != 0x48 || load[7] != 0xc3) return false;
+  memcpy(&operand, load + 3, sizeof(operand));
+  *value = (uint64_t)(int64_t)operand;
+  if (load[1] == 0xc7 && load[2] == 0xc0) return true;
+  return load[1] == 0x8b && load[2] == 0x05 &&
+         onstack_process_memory_copy(address + at + 7 + *value, value, sizeof(*value)) == sizeof(*value);
 }
 
 #endif
@@ -10848,8 +10890,8 @@ bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32
 /* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
 ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
 
-/* Whether all the code is known that was there at the last look: false once a compiler has begun. Any thread. */
-ONSTACK_INTERNAL bool onstack_php_lives(void);
+/* Whether the loops that were told are all the code that is known by now: a compiler may have begun. Any thread. */
+ONSTACK_INTERNAL bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count);
 
 #endif
 
@@ -10961,30 +11003,37 @@ static const onstack_php_layout *php_layout(const php_module *module) {
 /* With its handlers as labels in the loop; otherwise that has a few instructions, which call them. */
 #define PHP_LOOP_OF_LABELS 16384u
 
-static uint64_t php_jumped_bytes; /* of the code that is jumped to, as they were told; 0: there is none */
-
-/* The loop's code, and what its compiler makes: that is jumped to from there. */
+/* The loop's code, and what its compiler makes, if that is jumped to from there. */
 static int php_loops(const onstack_symbols_found *found, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
-  const uint64_t size = found->size[PHP_LOOP];
+  const uint64_t loop = found->address[PHP_LOOP], size = found->size[PHP_LOOP];
+  onstack_jumped_code *jumped = &onstack_code_jumped;
+  uint64_t frame_size;
   int count = onstack_symbols_loop(found, PHP_LOOP, loops);
-  php_jumped_bytes = onstack_observe(&onstack_code_jumped.bytes);
-  if (size < PHP_LOOP_OF_LABELS) return count;
-  onstack_store_relaxed(&onstack_code_jumped.frame_size, onstack_frame_size(found->address[PHP_LOOP]));
-  onstack_publish(&onstack_code_jumped.from, found->address[PHP_LOOP] + size / 2);
-  if (php_jumped_bytes != 0 && count < ONSTACK_LOOP_CODES)
-    loops[count++] = (onstack_loop_code){onstack_code_jumped.low, onstack_code_jumped.low + php_jumped_bytes};
+  if (size < PHP_LOOP_OF_LABELS || !onstack_instructions_frame(loop, &frame_size)) return count;
+  onstack_store_relaxed(&jumped->frame_size, frame_size);
+  onstack_publish(&jumped->from, loop + size / 2);
+  const uint64_t bytes = onstack_observe(&jumped->bytes), low = onstack_load_relaxed(&jumped->low);
+  if (bytes != 0 && count < ONSTACK_LOOP_CODES) loops[count++] = (onstack_loop_code){low, low + bytes};
   return count;
 }
 
-bool onstack_php_lives(void) { return php_jumped_bytes == onstack_observe(&onstack_code_jumped.bytes); }
+/* A session of its own may have been told of more. */
+bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count) {
+  const onstack_jumped_code *jumped = &onstack_code_jumped;
+  if (onstack_observe(&jumped->from) == 0 || onstack_observe(&jumped->bytes) == 0 || count == ONSTACK_LOOP_CODES)
+    return true;
+  const uint64_t low = onstack_load_relaxed(&jumped->low);
+  for (uint32_t i = 0; i < count; i++)
+    if (onstack_load_relaxed(&loops[i].low) == low) return true;
+  return false;
+}
 
 /* Where the globals of a thread are found (TSRM/TSRM.c). False: this build does not tell. */
 static bool php_find_threads(const onstack_symbols_found *found, onstack_php *php) {
   const uint64_t tell = found->address[PHP_BLOCK_OFFSET], offset = found->address[PHP_GLOBALS_OFFSET];
   if (tell == 0 || offset == 0 || !php_fetch(offset, &php->globals_offset, sizeof(php->globals_offset))) return false;
-  /* One instruction that loads a number of the linker's: made for PHP's compiler, which asks in the same way. 0: the model of
-     thread-local storage is another one. */
-  php->block_offset = ((uint64_t(*)(void))(uintptr_t)tell)();
+  /* 0: the model of thread-local storage is another one. */
+  if (!onstack_instructions_constant(tell, &php->block_offset)) return false;
   return php->globals_offset != 0 && php->block_offset != 0;
 }
 
@@ -11019,8 +11068,8 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
 ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
 
 /* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
-   ordinary threads. */
-ONSTACK_INTERNAL bool onstack_python_lives(void);
+   ordinary threads. `loops` are not used. */
+ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
 
 #endif
 
@@ -11284,7 +11333,8 @@ int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODE
   return (int)python->loop_count;
 }
 
-bool onstack_python_lives(void) {
+bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count) {
+  (void)loops, (void)count;
   const onstack_python *python = onstack_observe(&onstack_python_found);
   uint32_t key;
   return python && python_key(python->layout, python->runtime, &key) && key == python->key;
@@ -16660,6 +16710,8 @@ typedef struct code_map_scan {
   onstack_slot *slot;
   uint32_t count; /* of ranges */
   onstack_code_range ranges[ONSTACK_CODE_RANGES];
+  onstack_code_range jumped; /* code that may be jumped to (handler/unwind/code_jumped.h); high 0: none */
+  bool jumped_is_there;      /* what was known of it before is mapped yet */
   uint32_t record_count;
   onstack_thread *records[CODE_MAP_RECORDS];
   uint64_t asked[CODE_MAP_RECORDS][2]; /* the requests that this pass fulfils; later ones wait for the next */
@@ -16683,13 +16735,24 @@ static void code_map_add_executable(code_map_scan *scan, const onstack_mapping *
 }
 
 /* What PHP's opcache shares with its children (ext/opcache/shared_alloc_mmap.c), as the kernel calls such memory; of it only
-   what its compiler makes may run. While that writes, it may not: what is known stays. */
-static void code_map_note_jumped(const onstack_mapping *mapping) {
-  static const char name[] = "/dev/zero";
-  if (onstack_load_relaxed(&onstack_code_jumped.bytes) != 0 || !mapping->shared || !mapping->deleted) return;
-  if (mapping->path_length != sizeof(name) - 1 || memcmp(mapping->path, name, sizeof(name)) != 0) return;
-  onstack_store_relaxed(&onstack_code_jumped.low, mapping->low);
-  onstack_publish(&onstack_code_jumped.bytes, mapping->high - mapping->low);
+   what its compiler makes may run. While that writes, it may not: what is known stays as long as something of it is there. */
+static void code_map_note_jumped(code_map_scan *scan, const onstack_mapping *mapping) {
+  static const char *const names[] = {"/dev/zero", "/anon_hugepage"};
+  const uint64_t low = onstack_load_relaxed(&onstack_code_jumped.low),
+                 bytes = onstack_load_relaxed(&onstack_code_jumped.bytes);
+  if (!mapping->shared || !mapping->deleted) return;
+  if (strcmp(mapping->path, names[0]) != 0 && strcmp(mapping->path, names[1]) != 0) return;
+  if (bytes != 0 && mapping->low < low + bytes && mapping->high > low) scan->jumped_is_there = true;
+  if (mapping->executable && scan->jumped.high == 0) scan->jumped = (onstack_code_range){mapping->low, mapping->high};
+}
+
+/* The memory of a PHP that was loaded anew lies elsewhere. A handler that has read the old number of bytes takes code of the
+   new one for jumped to at most as far as that: the same kind of memory. */
+static void code_map_publish_jumped(const code_map_scan *scan) {
+  if (scan->jumped_is_there || scan->jumped.high == 0) return;
+  onstack_publish(&onstack_code_jumped.bytes, (uint64_t)0);
+  onstack_store_relaxed(&onstack_code_jumped.low, scan->jumped.low);
+  onstack_publish(&onstack_code_jumped.bytes, scan->jumped.high - scan->jumped.low);
 }
 
 /*
@@ -16720,10 +16783,8 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
 
 static void code_map_visit(void *data, const onstack_mapping *mapping) {
   code_map_scan *scan = data;
-  if (mapping->executable) {
-    code_map_add_executable(scan, mapping);
-    code_map_note_jumped(mapping);
-  }
+  if (mapping->executable) code_map_add_executable(scan, mapping);
+  code_map_note_jumped(scan, mapping);
   if (mapping->readable && mapping->writable && !mapping->shared && mapping->inode == 0)
     code_map_match_stacks(scan, mapping);
 }
@@ -16815,6 +16876,8 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   onstack_store_relaxed(&onstack_code.missed, 0u);
   scan->slot = slot;
   scan->count = 0;
+  scan->jumped = (onstack_code_range){0, 0};
+  scan->jumped_is_there = false;
   scan->record_count = 0;
   if (slot) {
     onstack_store_relaxed(&slot->bounds_requested, 0u); /* before the records are read: a later request raises it again */
@@ -16828,6 +16891,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
     code_map_publish_ranges(scan);
   } else if (result == 0) {
     code_map_publish_ranges(scan);
+    code_map_publish_jumped(scan);
     for (uint32_t r = 0; r < scan->record_count; r++) code_map_give_bounds(scan, r);
   }
   onstack_go_runtime_refresh(); /* without /proc, too: whether Go is there decides what a session may do */
@@ -18912,9 +18976,15 @@ static uint32_t interleave_behind_innermost(const onstack_interpreter *interpret
   return i + 1;
 }
 
+/* The innermost frame is a function in native code, as PHP's usort: no loop runs it, so one that is farther in has left its
+   frames. Elsewhere a destructor may run in between. */
+static bool interleave_is_left(const onstack_interpreted *interpreted) {
+  return interpreted->count > 0 && interpreted->frames[0].flags & ONSTACK_INTERPRETED_OF_NATIVE;
+}
+
 /*
  * *first: from which native frame on loops run frames of the language: behind the innermost one where that has not begun with
- * its own, or has left them already (and frees what they held). *next: the first frame of the language that a loop runs; those
+ * its own, or has left them already. *next: the first frame of the language that a loop runs; those
  * before it are of a call whose loop has not begun, or has ended (PHP's zend_call_function enters a frame before). False: they
  * do not fit.
  */
@@ -18927,7 +18997,8 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   *first = *next = 0;
   if (interpreter->tells)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
-  if (!interpreted->cut && loops == calls + 1) { /* cut: it is an outer loop that has none */
+  /* cut: it is an outer loop that has none */
+  if (!interpreted->cut && loops == calls + 1 && (leaf || interleave_is_left(interpreted))) {
     *first = interleave_behind_innermost(interpreter, stack);
     loops--;
   }
@@ -27114,7 +27185,8 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
 /* `all`: objects have come or gone, which may be an interpreter's. */
 static bool interpreters_is_due(const onstack_interpreter *interpreter, bool all) {
   if (interpreter->refused) return false;
-  return all || !onstack_load_relaxed(&interpreter->ready) || (interpreter->lives && !interpreter->lives());
+  return all || !onstack_load_relaxed(&interpreter->ready) ||
+         (interpreter->lives && !interpreter->lives(interpreter->loops, interpreter->loop_count));
 }
 
 static void interpreters_ask_due(onstack_interpreters *interpreters, onstack_slot *slot, bool all) {
@@ -27602,6 +27674,7 @@ static void session_follow_one(onstack_session *session) {
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
   session->settings.resumed = session->child_is_new = true;
+  session->rest_ns = session->process_cpu_ns = session->checked_ns = 0; /* its CPU time begins at 0 */
   if (session_begin(session) < 0) session->running = 0;
 }
 

@@ -127,7 +127,9 @@ static void keeper_finish_saves(keeper_state *state) {
 
 static uint64_t keeper_look_pause(keeper_state *state) {
   const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - onstack_load_relaxed(&onstack_own_cpu_ns);
-  const bool busy = state->look_ns == 0 || (int64_t)(cpu - state->cpu_ns) > (int64_t)KEEPER_BUSY_NS;
+  /* Once the first thread has ended any other may be the last. */
+  const bool busy =
+      state->look_ns == 0 || onstack_observe(&keeper.left) || (int64_t)(cpu - state->cpu_ns) > (int64_t)KEEPER_BUSY_NS;
   const uint64_t longer = state->look_ns * 2 < KEEPER_REST_NS ? state->look_ns * 2 : KEEPER_REST_NS;
   state->cpu_ns = cpu;
   state->look_ns = busy ? KEEPER_LOOK_NS : longer;

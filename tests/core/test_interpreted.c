@@ -3,6 +3,8 @@
 #include "drain/interpreter/interleave.h"
 #include "support.h"
 
+#include "base/interpreted_names.h"
+
 #include "base/interpreted.h"
 #include "control/tick/look.h"
 #include "drain/interpreter/python_lines.h"
@@ -210,19 +212,27 @@ Test(interpreted, frames_that_were_cut_are_the_inner_calls) {
             stack.frames[1], stack.frames[2]);
 }
 
-/* Two calls of the loop with frames of one: the innermost has left its own, and calls what frees them. */
-Test(interpreted, a_loop_that_has_left_its_frames_stays_native) {
+/* Two calls of the loop with frames of one. */
+static bool leave_one(uint32_t flags, uint64_t out[8]) {
   const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}};
   struct {
     onstack_interpreted interpreted;
-    onstack_interpreted_frame frame;
-  } copied = {.interpreted = {.count = 1, .named = 1}, .frame = {.function = 3000, .flags = ONSTACK_INTERPRETED_ENTRY}};
-  uint64_t native[] = {600, 150, 500, 160, 900}, out[8];
+    onstack_interpreted_frame frames[2];
+  } copied = {.interpreted = {.count = 2, .named = 1},
+              .frames = {{.function = 3000, .flags = flags}, {.function = 3001, .flags = ONSTACK_INTERPRETED_ENTRY}}};
+  uint64_t native[] = {600, 150, 500, 160, 900};
   onstack_walked stack = {.frames = native, .count = 5, .truncation = ONSTACK_TRUNCATED_NOT};
   onstack_interleave_counters counters = {0};
   onstack_interleave(&interpreter, &copied.interpreted, &stack, out, 8, &counters);
-  cr_assert_eq(counters.interpreted, 1);
-  cr_assert(out[1] == 150 && out[3] == 3000 && out[4] == 900, "%lu %lu %lu", out[1], out[3], out[4]);
+  return counters.interpreted == 1;
+}
+
+/* Where the innermost frame is no loop's, the innermost loop has left its own, and calls what frees them. */
+Test(interpreted, a_loop_that_has_left_its_frames_stays_native) {
+  uint64_t out[8];
+  cr_assert(leave_one(ONSTACK_INTERPRETED_OF_NATIVE, out));
+  cr_assert(out[1] == 150 && out[3] == 3000 && out[4] == 3001 && out[5] == 900, "%lu %lu %lu", out[1], out[3], out[4]);
+  cr_assert(!leave_one(0, out)); /* it may as well be the outer one that has left, and runs a destructor */
 }
 
 static bool innermost;

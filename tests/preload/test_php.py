@@ -45,7 +45,10 @@ def php_frames_of_compiled_code():
             script.write(WORK)
             script.flush()
             options = ("zend_extension=opcache", "opcache.enable_cli=1", "opcache.jit_buffer_size=32M", f"opcache.jit={how}")
-            profile = functions_have_their_time(*(word for option in options for word in ("-d", option)), script.name)
+            words = [word for option in options for word in ("-d", option)]
+            asked = subprocess.run([need("php"), "-n", *words, "-r", "echo json_encode(opcache_get_status()['jit']['on']);"], capture_output=True, text=True, check=True)
+            equal(asked.stdout, "true", "the compiler does not begin")
+            profile = functions_have_their_time(*words, script.name)
             jumped = sum(any(frame.startswith("zero+") for frame in stack) for _, _, stack in profile.samples)
             check(jumped < 0.03 * len(profile.samples), f"{how}: {jumped} of {len(profile.samples)} stacks have compiled code without a name")
 

@@ -104,7 +104,7 @@ def main():
             name = "lives.py" if "CPython" in engine.title else "lives.php" if "PHP" in engine.title else None
             if name is None:
                 continue
-            title = engine.title + " " + subprocess.run(engine.version, capture_output=True, text=True, check=True).stdout.split("\\n")[0].strip()
+            title = engine.title + " " + subprocess.run(engine.version, capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
             for clock in ("cpu", "wall"):
                 asked.append(pool.submit(endure, title, [engine.command[0], *(["-d", "memory_limit=1G"] if name == "lives.php" else []), *engine.command[1:-1], work / name], seconds, clock, work))
         told = [future.result() for future in asked]

@@ -425,7 +425,7 @@ ONSTACK_API int onstack_session_free(onstack_session *session);
 /*
  * Hands waiting samples to the session's sink on the calling thread, at most `max_samples` of them (0: all that wait),
  * and does the housekeeping that the drain thread would do (thread reaping and naming, stack bounds). Does not wait.
- * For sessions with `threads` off. Call it every 20 ms while the process works, every 50 ms while it rests. When it is
+ * For sessions with `threads` off. Call it every 20 ms while the process works, every 50 to 200 ms while it rests. When it is
  * called late, samples can find the buffer full (counted), threads that ended keep their timers, stacks are read by slower
  * means, new threads that the process tick has not met wait for theirs, and who installs another handler has our ticks.
  * With the drain thread on it is allowed too, and shares the work with it.

@@ -107,7 +107,8 @@ static void names_describe(const onstack_frame_provider *provider, onstack_inter
   const bool named = provider->describe(provider->data, frame, &text) == 0;
   text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
   frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
-  if (text.flags & ONSTACK_TEXT_NATIVE) frame->flags &= ~ONSTACK_INTERPRETED_ENTRY;
+  if (text.flags & ONSTACK_TEXT_NATIVE)
+    frame->flags = (frame->flags & ~ONSTACK_INTERPRETED_ENTRY) | ONSTACK_INTERPRETED_OF_NATIVE;
 }
 
 void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,

@@ -15,6 +15,9 @@
 ONSTACK_INTERNAL uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text);
 ONSTACK_INTERNAL bool onstack_interpreted_is_unnamed(uint64_t address);
 
+/* Beside ONSTACK_INTERPRETED_*, in a frame that has been named: of a function in native code (ONSTACK_TEXT_NATIVE). */
+#define ONSTACK_INTERPRETED_OF_NATIVE 0x80u
+
 /* The provider names frames: their addresses come into the places of their functions. Any ordinary thread. */
 ONSTACK_INTERNAL void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
                                                    uint32_t count);

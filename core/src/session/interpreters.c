@@ -84,7 +84,8 @@ static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interprete
 /* `all`: objects have come or gone, which may be an interpreter's. */
 static bool interpreters_is_due(const onstack_interpreter *interpreter, bool all) {
   if (interpreter->refused) return false;
-  return all || !onstack_load_relaxed(&interpreter->ready) || (interpreter->lives && !interpreter->lives());
+  return all || !onstack_load_relaxed(&interpreter->ready) ||
+         (interpreter->lives && !interpreter->lives(interpreter->loops, interpreter->loop_count));
 }
 
 static void interpreters_ask_due(onstack_interpreters *interpreters, onstack_slot *slot, bool all) {

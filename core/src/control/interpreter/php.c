@@ -3,7 +3,7 @@
 #include "control/interpreter/php.h"
 
 #include "base/atomics.h"
-#include "control/interpreter/frame_size.h"
+#include "control/interpreter/instructions.h"
 #include "control/interpreter/symbols.h"
 #include "base/process_memory.h"
 #include "handler/interpreter/php.h"
@@ -90,30 +90,37 @@ static const onstack_php_layout *php_layout(const php_module *module) {
 /* With its handlers as labels in the loop; otherwise that has a few instructions, which call them. */
 #define PHP_LOOP_OF_LABELS 16384u
 
-static uint64_t php_jumped_bytes; /* of the code that is jumped to, as they were told; 0: there is none */
-
-/* The loop's code, and what its compiler makes: that is jumped to from there. */
+/* The loop's code, and what its compiler makes, if that is jumped to from there. */
 static int php_loops(const onstack_symbols_found *found, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
-  const uint64_t size = found->size[PHP_LOOP];
+  const uint64_t loop = found->address[PHP_LOOP], size = found->size[PHP_LOOP];
+  onstack_jumped_code *jumped = &onstack_code_jumped;
+  uint64_t frame_size;
   int count = onstack_symbols_loop(found, PHP_LOOP, loops);
-  php_jumped_bytes = onstack_observe(&onstack_code_jumped.bytes);
-  if (size < PHP_LOOP_OF_LABELS) return count;
-  onstack_store_relaxed(&onstack_code_jumped.frame_size, onstack_frame_size(found->address[PHP_LOOP]));
-  onstack_publish(&onstack_code_jumped.from, found->address[PHP_LOOP] + size / 2);
-  if (php_jumped_bytes != 0 && count < ONSTACK_LOOP_CODES)
-    loops[count++] = (onstack_loop_code){onstack_code_jumped.low, onstack_code_jumped.low + php_jumped_bytes};
+  if (size < PHP_LOOP_OF_LABELS || !onstack_instructions_frame(loop, &frame_size)) return count;
+  onstack_store_relaxed(&jumped->frame_size, frame_size);
+  onstack_publish(&jumped->from, loop + size / 2);
+  const uint64_t bytes = onstack_observe(&jumped->bytes), low = onstack_load_relaxed(&jumped->low);
+  if (bytes != 0 && count < ONSTACK_LOOP_CODES) loops[count++] = (onstack_loop_code){low, low + bytes};
   return count;
 }
 
-bool onstack_php_lives(void) { return php_jumped_bytes == onstack_observe(&onstack_code_jumped.bytes); }
+/* A session of its own may have been told of more. */
+bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count) {
+  const onstack_jumped_code *jumped = &onstack_code_jumped;
+  if (onstack_observe(&jumped->from) == 0 || onstack_observe(&jumped->bytes) == 0 || count == ONSTACK_LOOP_CODES)
+    return true;
+  const uint64_t low = onstack_load_relaxed(&jumped->low);
+  for (uint32_t i = 0; i < count; i++)
+    if (onstack_load_relaxed(&loops[i].low) == low) return true;
+  return false;
+}
 
 /* Where the globals of a thread are found (TSRM/TSRM.c). False: this build does not tell. */
 static bool php_find_threads(const onstack_symbols_found *found, onstack_php *php) {
   const uint64_t tell = found->address[PHP_BLOCK_OFFSET], offset = found->address[PHP_GLOBALS_OFFSET];
   if (tell == 0 || offset == 0 || !php_fetch(offset, &php->globals_offset, sizeof(php->globals_offset))) return false;
-  /* One instruction that loads a number of the linker's: made for PHP's compiler, which asks in the same way. 0: the model of
-     thread-local storage is another one. */
-  php->block_offset = ((uint64_t(*)(void))(uintptr_t)tell)();
+  /* 0: the model of thread-local storage is another one. */
+  if (!onstack_instructions_constant(tell, &php->block_offset)) return false;
   return php->globals_offset != 0 && php->block_offset != 0;
 }
 

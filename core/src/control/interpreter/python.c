@@ -252,7 +252,8 @@ int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODE
   return (int)python->loop_count;
 }
 
-bool onstack_python_lives(void) {
+bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count) {
+  (void)loops, (void)count;
   const onstack_python *python = onstack_observe(&onstack_python_found);
   uint32_t key;
   return python && python_key(python->layout, python->runtime, &key) && key == python->key;

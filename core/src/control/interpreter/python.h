@@ -9,7 +9,7 @@
 ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
 
 /* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
-   ordinary threads. */
-ONSTACK_INTERNAL bool onstack_python_lives(void);
+   ordinary threads. `loops` are not used. */
+ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
 
 #endif

@@ -21,6 +21,8 @@ typedef struct code_map_scan {
   onstack_slot *slot;
   uint32_t count; /* of ranges */
   onstack_code_range ranges[ONSTACK_CODE_RANGES];
+  onstack_code_range jumped; /* code that may be jumped to (handler/unwind/code_jumped.h); high 0: none */
+  bool jumped_is_there;      /* what was known of it before is mapped yet */
   uint32_t record_count;
   onstack_thread *records[CODE_MAP_RECORDS];
   uint64_t asked[CODE_MAP_RECORDS][2]; /* the requests that this pass fulfils; later ones wait for the next */
@@ -44,13 +46,24 @@ static void code_map_add_executable(code_map_scan *scan, const onstack_mapping *
 }
 
 /* What PHP's opcache shares with its children (ext/opcache/shared_alloc_mmap.c), as the kernel calls such memory; of it only
-   what its compiler makes may run. While that writes, it may not: what is known stays. */
-static void code_map_note_jumped(const onstack_mapping *mapping) {
-  static const char name[] = "/dev/zero";
-  if (onstack_load_relaxed(&onstack_code_jumped.bytes) != 0 || !mapping->shared || !mapping->deleted) return;
-  if (mapping->path_length != sizeof(name) - 1 || memcmp(mapping->path, name, sizeof(name)) != 0) return;
-  onstack_store_relaxed(&onstack_code_jumped.low, mapping->low);
-  onstack_publish(&onstack_code_jumped.bytes, mapping->high - mapping->low);
+   what its compiler makes may run. While that writes, it may not: what is known stays as long as something of it is there. */
+static void code_map_note_jumped(code_map_scan *scan, const onstack_mapping *mapping) {
+  static const char *const names[] = {"/dev/zero", "/anon_hugepage"};
+  const uint64_t low = onstack_load_relaxed(&onstack_code_jumped.low),
+                 bytes = onstack_load_relaxed(&onstack_code_jumped.bytes);
+  if (!mapping->shared || !mapping->deleted) return;
+  if (strcmp(mapping->path, names[0]) != 0 && strcmp(mapping->path, names[1]) != 0) return;
+  if (bytes != 0 && mapping->low < low + bytes && mapping->high > low) scan->jumped_is_there = true;
+  if (mapping->executable && scan->jumped.high == 0) scan->jumped = (onstack_code_range){mapping->low, mapping->high};
+}
+
+/* The memory of a PHP that was loaded anew lies elsewhere. A handler that has read the old number of bytes takes code of the
+   new one for jumped to at most as far as that: the same kind of memory. */
+static void code_map_publish_jumped(const code_map_scan *scan) {
+  if (scan->jumped_is_there || scan->jumped.high == 0) return;
+  onstack_publish(&onstack_code_jumped.bytes, (uint64_t)0);
+  onstack_store_relaxed(&onstack_code_jumped.low, scan->jumped.low);
+  onstack_publish(&onstack_code_jumped.bytes, scan->jumped.high - scan->jumped.low);
 }
 
 /*
@@ -81,10 +94,8 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
 
 static void code_map_visit(void *data, const onstack_mapping *mapping) {
   code_map_scan *scan = data;
-  if (mapping->executable) {
-    code_map_add_executable(scan, mapping);
-    code_map_note_jumped(mapping);
-  }
+  if (mapping->executable) code_map_add_executable(scan, mapping);
+  code_map_note_jumped(scan, mapping);
   if (mapping->readable && mapping->writable && !mapping->shared && mapping->inode == 0)
     code_map_match_stacks(scan, mapping);
 }
@@ -176,6 +187,8 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   onstack_store_relaxed(&onstack_code.missed, 0u);
   scan->slot = slot;
   scan->count = 0;
+  scan->jumped = (onstack_code_range){0, 0};
+  scan->jumped_is_there = false;
   scan->record_count = 0;
   if (slot) {
     onstack_store_relaxed(&slot->bounds_requested, 0u); /* before the records are read: a later request raises it again */
@@ -189,6 +202,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
     code_map_publish_ranges(scan);
   } else if (result == 0) {
     code_map_publish_ranges(scan);
+    code_map_publish_jumped(scan);
     for (uint32_t r = 0; r < scan->record_count; r++) code_map_give_bounds(scan, r);
   }
   onstack_go_runtime_refresh(); /* without /proc, too: whether Go is there decides what a session may do */

@@ -51,9 +51,15 @@ static uint32_t interleave_behind_innermost(const onstack_interpreter *interpret
   return i + 1;
 }
 
+/* The innermost frame is a function in native code, as PHP's usort: no loop runs it, so one that is farther in has left its
+   frames. Elsewhere a destructor may run in between. */
+static bool interleave_is_left(const onstack_interpreted *interpreted) {
+  return interpreted->count > 0 && interpreted->frames[0].flags & ONSTACK_INTERPRETED_OF_NATIVE;
+}
+
 /*
  * *first: from which native frame on loops run frames of the language: behind the innermost one where that has not begun with
- * its own, or has left them already (and frees what they held). *next: the first frame of the language that a loop runs; those
+ * its own, or has left them already. *next: the first frame of the language that a loop runs; those
  * before it are of a call whose loop has not begun, or has ended (PHP's zend_call_function enters a frame before). False: they
  * do not fit.
  */
@@ -66,7 +72,8 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   *first = *next = 0;
   if (interpreter->tells)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
-  if (!interpreted->cut && loops == calls + 1) { /* cut: it is an outer loop that has none */
+  /* cut: it is an outer loop that has none */
+  if (!interpreted->cut && loops == calls + 1 && (leaf || interleave_is_left(interpreted))) {
     *first = interleave_behind_innermost(interpreter, stack);
     loops--;
   }

@@ -19,7 +19,8 @@ typedef struct onstack_interpreter {
   bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
   uint32_t loop_count;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
-  bool (*lives)(void); /* as it was prepared; asked now and then, once it is ready; NULL: always, but with its object */
+  /* As it was prepared, with these loops; asked now and then, once it is ready. NULL: always, but with its object. */
+  bool (*lives)(const onstack_loop_code *loops, uint32_t count);
   bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
 } onstack_interpreter;
 

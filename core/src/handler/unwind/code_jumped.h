@@ -2,9 +2,10 @@
 /*
  * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
  * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
- * labels in execute_ex and that reserve room for it in that frame (Zend/zend_vm_opcodes.h, ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
+ * labels in execute_ex, which on x86_64 reserves room for it in that frame (Zend/zend_vm_opcodes.h,
+ * ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
  *
- * One for the process. Written in ordinary threads, by two of them that know a half each; nothing is ever taken back.
+ * One for the process. Written in ordinary threads, by two of them that know a half each.
  */
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_JUMPED_H
 #define ONSTACK_HANDLER_UNWIND_CODE_JUMPED_H
