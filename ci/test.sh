@@ -25,6 +25,7 @@ esac
 # need an idle machine.
 before_beside=preload
 [ $part != quick ] || before_beside=c
+own=$BUILD/test-$part # CONTRIBUTING.md's blocks run a suite within `rest`
 for suite in $suites; do
   case " $all_suites " in *" $suite "*) continue ;; esac
   echo "ci/test.sh: no suite is named $suite; there are: $all_suites" >&2
@@ -38,13 +39,13 @@ step() { echo; echo "== $1 ($((SECONDS - started)) s)"; }
 # Runs it with all that it says in a file as well. What it leaves running may keep tee: that is not waited for.
 watched() {
   local teeing status tries
-  exec 3> >(tee "$BUILD/suite.log")
+  exec 3> >(tee "$own.log")
   teeing=$!
   "$@" >&3 2>&1 3>&-
   status=$?
   exec 3>&-
   for ((tries = 0; tries < 50; tries++)); do kill -0 "$teeing" 2>/dev/null && sleep 0.02 || break; done
-  sed -nE "s/^ *(skip|SKIPPED):? +/$suite: /p" "$BUILD/suite.log" >>"$BUILD/skips"
+  sed -nE "s/^ *(skip|SKIPPED):? +/$suite: /p" "$own.log" >>"$own.skips"
   return $status
 }
 
@@ -52,7 +53,7 @@ watched() {
 # again has said it twice.
 tell_skips() {
   local skips text
-  mapfile -t skips < <(LC_ALL=C sort -u "$BUILD/skips")
+  mapfile -t skips < <(LC_ALL=C sort -u "$own.skips")
   text=$(printf '; %s' "${skips[@]}")
   echo "skipped: ${#skips[@]}${skips:+ (${text:2})}"
 }
@@ -60,7 +61,7 @@ tell_skips() {
 # A test that died by a signal or stood still, in what was watched last; in the words of each runner.
 crashed() {
   grep -qE '\[CRASH\]|hung for [0-9]|: signal [0-9]|status 1(24|[34][0-9])|\(1(24|[34][0-9])[;)]|\(signal: [0-9]|^signal: |^fatal error: |^SIG(SEGV|BUS|ILL|ABRT)|^panic: test timed out' \
-    "$BUILD/suite.log"
+    "$own.log"
 }
 
 # What later suites compile, while the first one (one test at a time) leaves a processor idle. cargo and go lock what they
@@ -150,7 +151,7 @@ run_c() {
     again+=("$(basename "$binary")")
     echo "-- $(basename "$binary") again"
     watched criterion "$binary" "${filter[@]}" && continue
-    failed+=("c: $(basename "$binary")" "$(grep -aE '^\[(----|FAIL)\]' "$BUILD/suite.log" | head -20)")
+    failed+=("c: $(basename "$binary")" "$(grep -aE '^\[(----|FAIL)\]' "$own.log" | head -20)")
   done
   echo "-- the slowest:"
   printf '%s\n' "${times[@]}" | sort -rn | head -10
@@ -374,8 +375,8 @@ run_readme() {
 }
 
 mkdir -p "$BUILD"
-rm -f "$BUILD"/beside-*
-: >"$BUILD/skips"
+[ -z "$beside" ] || rm -f "$BUILD"/beside-*
+: >"$own.skips"
 # What fails is run once more: machines are shared, and what is wrong fails twice. The closing lines name it all the same.
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
