@@ -6828,18 +6828,17 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
 #define ONSTACK_HANDLER_UNWIND_CODE_JUMPED_H
 
 typedef struct onstack_jumped_code {
-  uint64_t from; /* an address in the function, behind its prologue; 0: there is none (publish / observe;
-                          control/interpreter/php.c) */
-  uint64_t
-      frame_size; /* from its SP to its frame record, where its rules say where that is, and not how far SP is from it */
-  uint64_t low;   /* where the code lies (control/unwind/code_map_update.c) */
-  uint64_t bytes; /* 0: not known (publish / observe) */
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; control/interpreter/php.c). */
+  uint64_t from;
+  uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
+  uint64_t low;        /* where the code lies (control/unwind/code_map_update.c) */
+  uint64_t bytes;      /* 0: not known (publish / observe) */
 } onstack_jumped_code;
 
 ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
 
 static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_code_is_jumped(uint64_t address) {
-  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`, which stays then */
+  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`: published behind it */
   return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
 }
 
@@ -26894,7 +26893,9 @@ uint64_t onstack_session_drain_work(void *data) {
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
-  const uint32_t pauses = pause > SESSION_LOOK_IDLE_NS   ? ONSTACK_PAUSE_REST
+  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
+  const bool rests = pause > SESSION_LOOK_IDLE_NS && session->rest_ns > SESSION_LOOK_IDLE_NS;
+  const uint32_t pauses = rests                          ? ONSTACK_PAUSE_REST
                           : pause > SESSION_LOOK_BUSY_NS ? ONSTACK_PAUSE_LONG
                                                          : ONSTACK_PAUSE_SHORT;
   onstack_dekker_store(&session->slot->pauses, pauses);

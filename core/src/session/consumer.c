@@ -222,7 +222,9 @@ uint64_t onstack_session_drain_work(void *data) {
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
-  const uint32_t pauses = pause > SESSION_LOOK_IDLE_NS   ? ONSTACK_PAUSE_REST
+  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
+  const bool rests = pause > SESSION_LOOK_IDLE_NS && session->rest_ns > SESSION_LOOK_IDLE_NS;
+  const uint32_t pauses = rests                          ? ONSTACK_PAUSE_REST
                           : pause > SESSION_LOOK_BUSY_NS ? ONSTACK_PAUSE_LONG
                                                          : ONSTACK_PAUSE_SHORT;
   onstack_dekker_store(&session->slot->pauses, pauses);

@@ -15,18 +15,17 @@
 #include "handler/unwind/memory.h"
 
 typedef struct onstack_jumped_code {
-  uint64_t from; /* an address in the function, behind its prologue; 0: there is none (publish / observe;
-                          control/interpreter/php.c) */
-  uint64_t
-      frame_size; /* from its SP to its frame record, where its rules say where that is, and not how far SP is from it */
-  uint64_t low;   /* where the code lies (control/unwind/code_map_update.c) */
-  uint64_t bytes; /* 0: not known (publish / observe) */
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; control/interpreter/php.c). */
+  uint64_t from;
+  uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
+  uint64_t low;        /* where the code lies (control/unwind/code_map_update.c) */
+  uint64_t bytes;      /* 0: not known (publish / observe) */
 } onstack_jumped_code;
 
 ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
 
 static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_code_is_jumped(uint64_t address) {
-  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`, which stays then */
+  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`: published behind it */
   return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
 }
 
