@@ -39,6 +39,7 @@ if [ "${ONSTACK_DEPS:-}" = bench ]; then
   ls /usr/lib/heaptrack/libheaptrack_preload.so >/dev/null 2>&1 || packages+=(heaptrack)
   command -v redis-server >/dev/null 2>&1 || packages+=(redis)
   command -v db_bench >/dev/null 2>&1 || packages+=(rocksdb-tools)
+  pkg-config --exists python3-embed 2>/dev/null || packages+=(pkg-config python3-dev)
   export RUNLEVEL=1 # the packages' own services are not started
 fi
 case ${ONSTACK_DEPS:-} in fuzz | sanitize)
@@ -56,6 +57,8 @@ if [ "${ONSTACK_DEPS:-}" = hosts ]; then
   want_tool chromium chromium
   want_tool default-jdk-headless javac
   want_tool php-cli php
+  want_tool luajit luajit
+  python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
   want_tool apache2 apache2
   want_tool clang-14 clang-14
   want_tool ffmpeg ffmpeg

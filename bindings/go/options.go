@@ -72,8 +72,9 @@ func WithMaxDepth(frames int) Option {
 	return func(c *config) error { return positive("WithMaxDepth", frames, &c.maxDepth) }
 }
 
-// WithBufferSize sets the bytes between the signal handler and the goroutine that empties the buffer each 20 ms,
-// and each 200 where the program rests (default 1 MiB). Samples that find it full are counted in Stats.DroppedRingFull. Errors: ErrOptions.
+// WithBufferSize sets the bytes between the signal handler and the goroutine that empties the buffer each 20 ms, and each
+// 200 where the program rests (default 1 MiB). Samples that find it full are counted in Stats.DroppedRingFull. Errors:
+// ErrOptions.
 func WithBufferSize(bytes int) Option {
 	return func(c *config) error { return positive("WithBufferSize", bytes, &c.bufferBytes) }
 }
