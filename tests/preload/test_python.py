@@ -278,7 +278,10 @@ def python_that_changes_under_the_samples():
             profile = done.profile()
             counts = told(profile)
             check(profile.seconds("worker") > 0.3 * profile.seconds(), f"{path}: {counts}")
-            check(counts["interpreted_unmatched"] <= 3 + 0.03 * counts["samples"], f"{path}: {counts}")
+            # 3.9 has left its frame when it calls _Py_CheckFunctionResult, at the end of each step of a generator, and nothing on
+            # the native stack tells so: one sample in 25 here, and one in 200 of 3.10.
+            allowed = 0.1 if path.endswith("3.9") else 0.03
+            check(counts["interpreted_unmatched"] <= 3 + allowed * counts["samples"], f"{path}: {counts}")
             names = {text for _, _, stack in profile.samples for text in stack if text.startswith("short_")}
             check(all(re.fullmatch(r"short_\d+(\.<locals>\.<genexpr>)?", name) for name in names), f"{path}: {sorted(names)[:5]}")
 
