@@ -4330,7 +4330,9 @@ static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t trampol
 }
 
 void onstack_action_forget_flights(void) {
-  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) onstack_store_relaxed(&action_in_flight[i].context, (uint64_t)0);
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++)
+    if (onstack_load_relaxed(&action_in_flight[i].context) != 0)
+      onstack_store_relaxed(&action_in_flight[i].context, (uint64_t)0);
 }
 
 #define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
@@ -5244,6 +5246,28 @@ ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
 
 #endif
 
+/* ---- core/src/handler/tick/room.h ---- */
+#ifndef ONSTACK_HANDLER_TICK_ROOM_H
+#define ONSTACK_HANDLER_TICK_ROOM_H
+
+#include <ucontext.h>
+
+/*
+ * Whether the stack that the handler runs on has so many bytes left. On an alternate stack the room is known: the kernel's
+ * frame holds the stack's bounds. On a thread without one we run on the interrupted stack, whose end nobody tells us; the
+ * kernel has just written its own frame of several KiB there. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_has_room(const ucontext_t *context,
+                                                                                           uint32_t bytes) {
+  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  const uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
+  const uint64_t size = context->uc_stack.ss_size;
+  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
+  return here - low >= bytes;
+}
+
+#endif
+
 /* ---- core/src/handler/tick/runnable.h ---- */
 /*
  * The time for which threads have waited for a processor, as long as no sample tells of it: where a clock measures that
@@ -5276,16 +5300,8 @@ static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info
   return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
 }
 
-/*
- * On an alternate stack the room is known: the kernel's frame holds the stack's bounds. On a thread without one we run
- * on the interrupted stack, whose end nobody tells us; the kernel has just written its own frame of several KiB there.
- */
 static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucontext_t *context) {
-  uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
-  uint64_t size = context->uc_stack.ss_size;
-  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
-  return here - low >= slot->stack_bytes;
+  return onstack_has_room(context, slot->stack_bytes);
 }
 
 static ONSTACK_HANDLER uint64_t entry_ticks_of(const siginfo_t *info) {
@@ -12446,8 +12462,9 @@ bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest()
 /* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
 void onstack_copies_after_fork(void) {
   onstack_copy *other;
-  onstack_copy_self.lock = 0;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++) other->lock = 0;
+  if (onstack_copy_self.lock != 0) onstack_copy_self.lock = 0;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (other->lock != 0) other->lock = 0;
 }
 
 /* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
@@ -12672,14 +12689,19 @@ static void restore_finish_change(int signal, onstack_action_owner *owner) {
   onstack_change_end(action);
 }
 
+/* Nothing is written that is so already: each page that is written to is copied, in each child. */
+static void restore_clear(uint32_t *word) {
+  if (onstack_load_relaxed(word) != 0) onstack_dekker_store(word, 0u);
+}
+
 void onstack_action_after_fork(void) {
   onstack_copies_after_fork();
   onstack_action_forget_flights();
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
-    onstack_action_owners[signal].sessions = 0;
-    onstack_action_owners[signal].returns = 0;
-    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-    onstack_dekker_store(&onstack_actions[signal].running, 0u);
+    restore_clear(&onstack_action_owners[signal].sessions);
+    restore_clear(&onstack_action_owners[signal].returns);
+    restore_clear(&onstack_actions[signal].undisputed);
+    restore_clear(&onstack_actions[signal].running);
     restore_finish_change(signal, &onstack_action_owners[signal]);
     restore_after_fork(signal, &onstack_action_owners[signal]);
   }
@@ -27558,6 +27580,20 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
 
+/* How a session's ticks are walked, for ticks that are not its own. */
+typedef struct onstack_session_walk {
+  const onstack_unwinder_ops *unwinder;
+  const onstack_reader *reader;
+  bool copy_works;
+  uint32_t stack_bytes; /* of the signal stack that such a tick needs */
+  const uint32_t *room; /* that its samples have; more than `least` */
+  uint32_t least;       /* where an interpreter has been met, whose frames such a tick would lack */
+  uint64_t period_ns;
+} onstack_session_walk;
+
+/* The same in the child of a fork, where the session is not. Any thread. */
+ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
+
 /* Of the samples that the session's clock makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
@@ -27750,6 +27786,17 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
 }
 
 onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
+
+onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
+  const onstack_slot *slot = session->slot;
+  return (onstack_session_walk){.unwinder = slot->unwinder,
+                                .reader = slot->reader,
+                                .copy_works = slot->copy_works,
+                                .stack_bytes = slot->stack_bytes,
+                                .room = &slot->ring.most,
+                                .least = slot->ring.least,
+                                .period_ns = slot->period_ns};
+}
 
 int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
   return session_start(options, true, out);

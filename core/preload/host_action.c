@@ -7,6 +7,7 @@
 #include "control/signal/action.h"
 #include "control/tick/own_threads_wait.h"
 #include "handler/signal/forward.h"
+#include "preload/first_ticks.h"
 #include "preload/next.h"
 
 typedef int (*host_sigaction)(int, const struct sigaction *, struct sigaction *);
@@ -85,6 +86,7 @@ void onstack_host_action_change(const struct sigaction *action, struct sigaction
 }
 
 static void host_handler(int signal, siginfo_t *info, void *context) {
+  if (onstack_first_ticks_take(info, context)) return;
   struct sigaction action = host_read();
   if (!host_handles(&action)) return;
   if (action.sa_flags & (int)SA_RESETHAND) {

@@ -50,12 +50,14 @@ static struct {
   uint32_t dumps;
   uint32_t written; /* the last save left a profile */
   uint32_t left;    /* the first thread has ended, and the process has not */
+  uint32_t rests;   /* the session is to begin when this is 0 */
 } keeper;
 
 /* The keeper's own. */
 typedef struct keeper_state {
   uint32_t toggles, dumps; /* followed so far */
   bool started;            /* there is something to end */
+  bool rests;              /* it is to begin yet */
   int next_number;
   uint64_t save_at_ns, save_pause_ns, tell_at_ns;
   uint64_t look_ns, cpu_ns; /* the last pause, and the process's CPU time then */
@@ -138,10 +140,15 @@ static uint64_t keeper_look_pause(keeper_state *state) {
 
 /* Does what is due; returns how long there is nothing to do. */
 static uint64_t keeper_work(keeper_state *state) {
+  if (state->rests && !onstack_observe(&keeper.rests)) {
+    state->rests = false;
+    keeper_begin(state, -1);
+  }
   keeper_follow_toggles(state);
   keeper_finish_saves(state);
   keeper_follow_dumps(state);
   if (!state->started) return KEEPER_SAVE_MOST_NS;
+  if (onstack_sampling_collect()) state->look_ns = 0; /* children work: soon again */
   if (onstack_monotonic_ns() >= state->save_at_ns) keeper_save(state);
   uint64_t now = onstack_monotonic_ns();
   if (now >= state->tell_at_ns) {
@@ -170,7 +177,9 @@ static void *keeper_main(void *argument) {
   onstack_store_relaxed(&keeper.tid, onstack_sys_gettid());
   onstack_own_enter();
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
-  if (!keeper.settings->toggle && keeper.settings->profile[0]) {
+  state.rests = onstack_observe(&keeper.rests) != 0;
+  if (state.rests) keeper_wait(&keeper.wake, 0, KEEPER_LOOK_NS); /* most have ended by then */
+  if (!keeper.settings->toggle && keeper.settings->profile[0] && !state.rests) {
     if (!keeper.awaited) keeper_wait(&keeper.wake, 0, KEEPER_GRACE_NS);
     /* An end that came meanwhile still wants its (empty) profile. */
     if (onstack_observe(&keeper.end))
@@ -215,11 +224,12 @@ static bool keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds
   return false;
 }
 
-void onstack_keeper_start(const onstack_environment *settings, bool await) {
+void onstack_keeper_start(const onstack_environment *settings, bool await, bool rests) {
   keeper.settings = settings;
   if (!keeper.mark) keeper.mark = onstack_wiped_word();
   if (keeper.mark) onstack_store_relaxed(keeper.mark, 1u);
   keeper.pid = onstack_sys_getpid();
+  keeper.rests = rests;
   keeper.awaited = await && !settings->toggle && settings->profile[0];
   int error = onstack_preload_thread(KEEPER_STACK_BYTES, keeper_main, &keeper.mask);
   if (error == 0) {
@@ -246,6 +256,12 @@ bool onstack_keeper_is_here(void) {
   if (keeper.pid == 0 || keeper.pid != onstack_sys_getpid()) return false;
   if (onstack_keeper_is_copied()) return false;
   return tid == 0 || onstack_sys_call3(SYS_tgkill, keeper.pid, tid, 0) != -ESRCH;
+}
+
+void onstack_keeper_begin(void) {
+  if (!onstack_keeper_is_here()) return;
+  onstack_publish(&keeper.rests, 0u);
+  keeper_raise(&keeper.wake);
 }
 
 void onstack_keeper_toggle(void) {

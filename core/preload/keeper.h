@@ -16,9 +16,12 @@
 #include "preload/environment.h"
 
 /* Makes the thread; `settings` live for ever. `await`: at once, and returns when the session has begun, or after a second: a
-   constructor inside of dlopen holds a lock that the start may need. A failure is reported on stderr. Context: constructor,
-   child of a fork. */
-ONSTACK_INTERNAL void onstack_keeper_start(const onstack_environment *settings, bool await);
+   constructor inside of dlopen holds a lock that the start may need. `rests`: not before onstack_keeper_begin. A failure is
+   reported on stderr. Context: constructor, child of a fork. */
+ONSTACK_INTERNAL void onstack_keeper_start(const onstack_environment *settings, bool await, bool rests);
+
+/* The first ticks of this process were enough (preload/first_ticks.h). Signal-safe; nothing in another process. */
+ONSTACK_INTERNAL void onstack_keeper_begin(void);
 
 /* Flips sampling on or off. Signal-safe. */
 ONSTACK_INTERNAL void onstack_keeper_toggle(void);

@@ -5,6 +5,7 @@
 #include "base/sys.h"
 #include "control/pin.h"
 #include "handler/tick/own_threads.h"
+#include "preload/first_ticks.h"
 #include "preload/guard.h"
 #include "preload/host_action.h"
 #include "preload/keeper.h"
@@ -77,11 +78,16 @@ static void lifecycle_watch_first(void) {
   if (lifecycle_first_made) pthread_setspecific(lifecycle_first, &lifecycle_first);
 }
 
+static void lifecycle_before_fork(void) {
+  if (lifecycle_settings.follow) onstack_first_ticks_before_fork();
+}
+
 /*
  * Only async-signal-safe work. The thread is made later, when fork has returned: an allocator of the host may have its
  * own handlers behind this one, and its locks are still taken here.
  */
 static void lifecycle_fork_child(void) {
+  onstack_first_ticks_forked();
   onstack_host_action_forked();
   onstack_sampling_forget();
   onstack_keeper_forget();
@@ -96,7 +102,9 @@ void onstack_lifecycle_forked(void) {
   int saved = errno;
   lifecycle_forked = false;
   lifecycle_watch_first();
-  onstack_keeper_start(&lifecycle_settings, false);
+  /* Before the keeper is there: its first tick may be enough. */
+  const bool shares = !lifecycle_settings.toggle && onstack_first_ticks_begin(onstack_keeper_begin);
+  onstack_keeper_start(&lifecycle_settings, false, shares);
   if (!onstack_keeper_is_here()) lifecycle_unlisten();
   errno = saved;
 }
@@ -135,7 +143,7 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
   if (onstack_environment_read(settings) && settings->wanted && lifecycle_listen_all(settings)) {
     lifecycle_owner = onstack_sys_getpid();
     if (settings->profile[0]) onstack_host_action_begin();
-    pthread_atfork(NULL, NULL, lifecycle_fork_child);
+    pthread_atfork(lifecycle_before_fork, NULL, lifecycle_fork_child);
     at_quick_exit(lifecycle_quick_exit);
     lifecycle_first_made = pthread_key_create(&lifecycle_first, lifecycle_first_ends) == 0;
     lifecycle_watch_first();
@@ -143,7 +151,7 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
        threads until constructors have returned. */
     const bool await = settings->kind == ONSTACK_KIND_ALLOCATION;
     if (await) onstack_pin_self();
-    onstack_keeper_start(settings, await);
+    onstack_keeper_start(settings, await, false);
     if (!onstack_keeper_is_here()) lifecycle_unlisten();
   }
   errno = saved;

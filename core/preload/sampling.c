@@ -7,6 +7,7 @@
 #include "handler/labels/span.h"
 #include "preload/compress.h"
 #include "preload/complain.h"
+#include "preload/first_ticks.h"
 #include "preload/status.h"
 #include "session/start.h"
 
@@ -71,14 +72,15 @@ static uint64_t sampling_ns(clockid_t clock) {
 }
 
 /*
- * Ticks of the CPU time that the process has used until now, this thread's left out; the others of ours have done nothing yet.
+ * Ticks of the CPU time that the process has used until now, this thread's left out, and `told_ns`, which is in a parent's
+ * profile; the others of ours have done nothing yet.
  * A part of a period is a tick as often as it is large, so that the sum over many short processes is right.
  */
-static uint64_t sampling_ticks_before(void) {
+static uint64_t sampling_ticks_before(uint64_t told_ns) {
   onstack_stats stats = {.size = sizeof(stats)};
   if (onstack_session_stats(sampling.session, &stats) < 0) return 0;
   const uint64_t random = (sampling_ns(CLOCK_MONOTONIC) * 0x9e3779b97f4a7c15u) >> 20;
-  const uint64_t own = sampling_ns(CLOCK_THREAD_CPUTIME_ID), all = sampling_ns(CLOCK_PROCESS_CPUTIME_ID);
+  const uint64_t own = sampling_ns(CLOCK_THREAD_CPUTIME_ID) + told_ns, all = sampling_ns(CLOCK_PROCESS_CPUTIME_ID);
   return all > own ? (all - own + random % stats.period_ns) / stats.period_ns : 0;
 }
 
@@ -87,6 +89,7 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
                                         .timeline_bytes = settings->timeline ? ONSTACK_TIMELINE_BYTES : 0};
   onstack_options options;
   onstack_options_init(&options, sizeof(options));
+  const uint64_t told_ns = onstack_first_ticks_end(); /* a tick of theirs is no foreign signal of the session's */
   sampling.number = number;
   sampling.written = 0;
   int result = onstack_profile_new(&kept, &sampling.profile);
@@ -102,7 +105,9 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
   if (result == 0) result = sampling_start_session(&options, tries);
   if (result == 0) {
     const bool of_cpu_time = onstack_session_kind(sampling.session) == ONSTACK_KIND_CPU;
-    sampling.before = number < 0 && of_cpu_time ? sampling_ticks_before() : 0;
+    sampling.before = number < 0 && of_cpu_time ? sampling_ticks_before(told_ns) : 0;
+    if (of_cpu_time) onstack_first_ticks_open(sampling.session);
+    if (told_ns > 0) onstack_first_ticks_take_back(sampling.profile);
     onstack_store_relaxed(&sampling.on, 1u);
     return 0;
   }
@@ -166,9 +171,12 @@ static uint64_t sampling_count(void) {
   return count;
 }
 
+bool onstack_sampling_collect(void) { return sampling.on && onstack_first_ticks_collect(sampling.profile, false) > 0; }
+
 bool onstack_sampling_save(const onstack_environment *settings) {
   if (!sampling.on) return false;
   onstack_session_poll(sampling.session, 0);
+  onstack_first_ticks_collect(sampling.profile, true);
   uint64_t samples = sampling_count();
   /* A heap changes without samples: what was in use has been freed, or has grown old. */
   if (samples == sampling.written && settings->kind != ONSTACK_KIND_ALLOCATION) return samples > 0;
@@ -209,7 +217,9 @@ static void sampling_complain_of_spans(const onstack_environment *settings) {
 
 void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc) {
   bool empty_wanted = !onstack_new_file_has_pid(settings->profile) && !settings->successor;
+  onstack_first_ticks_close();
   if (sampling.session) onstack_session_stop(sampling.session);
+  if (sampling.session) onstack_first_ticks_collect(sampling.profile, true);
   onstack_store_relaxed(&sampling.on, 0u);
   sampling_complain_of_loss();
   sampling_complain_of_spans(settings);

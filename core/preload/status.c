@@ -2,6 +2,7 @@
 #include "preload/status.h"
 
 #include "preload/allocator.h"
+#include "preload/first_ticks.h"
 #include "preload/new_file.h"
 #include "session/memory_text.h"
 #include "session/statistics_text.h"
@@ -20,6 +21,7 @@ static int status_write(status_file *file, const char *pattern, onstack_session 
   if (error == 0) error = onstack_new_file_begin(&file->output, file->name);
   if (error < 0) return error;
   error = onstack_statistics_write(session, before, modules, onstack_new_file_write, &file->output);
+  if (error == 0) error = onstack_first_ticks_tell(onstack_new_file_write, &file->output);
   int ended = onstack_new_file_end(&file->output, error == 0);
   return error < 0 && error != ONSTACK_E_OUTPUT ? error : ended;
 }
@@ -52,6 +54,7 @@ static int status_append(void *data, const void *bytes, size_t length) {
 char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap, bool ask_malloc) {
   status_text into = {0};
   bool whole = onstack_statistics_write(session, before, modules, status_append, &into) == 0;
+  if (whole) onstack_first_ticks_tell(status_append, &into);
   if (whole && heap)
     onstack_memory_text_write(session, NULL, ask_malloc, status_append, &into); /* without /proc there is none */
   if (whole && heap && ask_malloc) onstack_allocator_unseen(status_append, &into);

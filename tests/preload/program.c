@@ -222,6 +222,24 @@ static void end_vfork(void) {
   await(child);
 }
 
+/* Many children that live for milliseconds, one after the other. Of each four one ends by _exit, one is killed and one has a
+   child of its own. */
+static void end_short(void) {
+  const int count = atoi(program_arguments[0]);
+  for (int i = 0; i < count; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      if (i % 4 == 1 && fork() != 0) wait(NULL), exit(0);
+      program_child_work(program_seconds);
+      if (i % 4 == 2) kill(getpid(), SIGKILL);
+      if (i % 4 == 3) _exit(0);
+      exit(0);
+    }
+    waitpid(child, NULL, 0);
+  }
+  exit(STATUS);
+}
+
 /* The child ends after its parent. */
 static void end_orphan(void) {
   char *argv[] = {"program", "0.3", "after-exec", NULL};
@@ -363,6 +381,7 @@ static const struct {
     {"fork-_exit", end_fork_bare, 0},
     {"fork-return", end_fork_return, 0},
     {"vfork", end_vfork, 0},
+    {"short", end_short, 1},
     {"spawn", end_spawn, 0},
     {"orphan", end_orphan, 0},
     {"daemon", end_daemon, 0},

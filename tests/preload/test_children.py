@@ -115,6 +115,31 @@ def short_processes_are_in_the_books():
 
 
 @case
+def children_of_milliseconds_are_in_their_parents_profile():
+    for rate in ("99", "500"):
+        with program(0.003, "short", 400, ONSTACK_PROFILE="out.%p", ONSTACK_STATUS="status.%p", ONSTACK_FREQUENCY=rate) as run:
+            equal((run.status, run.errors), (STATUS, ""), "status, errors")
+            files = [name for name in run.names if name.startswith("out")]
+            equal(len(files), 1, f"number of files: {run.names}")
+            profile = run.profile(files[0])
+            # Four standard deviations: the kernel's ticks are as many as they are, whatever the rate.
+            about(profile.seconds("program_child_work"), 1.2, f"work of the children at {rate} Hz", 0.65, 1.4)
+            said = next((line for line in profile.comments if line.startswith("onstack.first_ticks ")), "")
+            check("dropped=0" in said, f"{profile.comments}")
+            check(all("main" in stack for _, _, stack in profile.samples if "program_child_work" in stack), f"{profile.samples[:2]}")
+
+
+@case
+def a_child_takes_its_first_ticks_with_it():
+    """What it works in its first 20 ms, before it has a session, is in its own file as well."""
+    with program(0.06, "short", 10, ONSTACK_PROFILE="out.%p", ONSTACK_FREQUENCY="250") as run:
+        equal((run.status, run.errors), (STATUS, ""), "status, errors")
+        worked = [profile.seconds("program_child_work") for profile in run.profiles()]
+        equal(sum(seconds > 0.03 for seconds in worked), 8, f"files of children, of which two were killed: {worked}")
+        about(sum(worked), 0.48, "work of the children", 0.8)
+
+
+@case
 def children_whose_one_thread_ends_at_once():
     made = OUT / "fork_ends"
     source = pathlib.Path(__file__).with_name("fork_ends.c")

@@ -203,6 +203,17 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
 
 onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
 
+onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
+  const onstack_slot *slot = session->slot;
+  return (onstack_session_walk){.unwinder = slot->unwinder,
+                                .reader = slot->reader,
+                                .copy_works = slot->copy_works,
+                                .stack_bytes = slot->stack_bytes,
+                                .room = &slot->ring.most,
+                                .least = slot->ring.least,
+                                .period_ns = slot->period_ns};
+}
+
 int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
   return session_start(options, true, out);
 }

@@ -3,7 +3,7 @@
 #ifndef ONSTACK_SESSION_START_H
 #define ONSTACK_SESSION_START_H
 
-#include "base/defs.h"
+#include "handler/unwind/unwinder.h"
 #include "onstack/onstack.h"
 
 /*
@@ -11,6 +11,20 @@
  * the drain thread derives them while the program runs. Stacks of the first moments are cut (PENDING) rather than missing.
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
+
+/* How a session's ticks are walked, for ticks that are not its own. */
+typedef struct onstack_session_walk {
+  const onstack_unwinder_ops *unwinder;
+  const onstack_reader *reader;
+  bool copy_works;
+  uint32_t stack_bytes; /* of the signal stack that such a tick needs */
+  const uint32_t *room; /* that its samples have; more than `least` */
+  uint32_t least;       /* where an interpreter has been met, whose frames such a tick would lack */
+  uint64_t period_ns;
+} onstack_session_walk;
+
+/* The same in the child of a fork, where the session is not. Any thread. */
+ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
 /* Of the samples that the session's clock makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);

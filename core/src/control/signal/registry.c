@@ -38,8 +38,9 @@ bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest()
 /* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
 void onstack_copies_after_fork(void) {
   onstack_copy *other;
-  onstack_copy_self.lock = 0;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++) other->lock = 0;
+  if (onstack_copy_self.lock != 0) onstack_copy_self.lock = 0;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (other->lock != 0) other->lock = 0;
 }
 
 /* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */

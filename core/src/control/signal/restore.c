@@ -183,14 +183,19 @@ static void restore_finish_change(int signal, onstack_action_owner *owner) {
   onstack_change_end(action);
 }
 
+/* Nothing is written that is so already: each page that is written to is copied, in each child. */
+static void restore_clear(uint32_t *word) {
+  if (onstack_load_relaxed(word) != 0) onstack_dekker_store(word, 0u);
+}
+
 void onstack_action_after_fork(void) {
   onstack_copies_after_fork();
   onstack_action_forget_flights();
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
-    onstack_action_owners[signal].sessions = 0;
-    onstack_action_owners[signal].returns = 0;
-    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-    onstack_dekker_store(&onstack_actions[signal].running, 0u);
+    restore_clear(&onstack_action_owners[signal].sessions);
+    restore_clear(&onstack_action_owners[signal].returns);
+    restore_clear(&onstack_actions[signal].undisputed);
+    restore_clear(&onstack_actions[signal].running);
     restore_finish_change(signal, &onstack_action_owners[signal]);
     restore_after_fork(signal, &onstack_action_owners[signal]);
   }

@@ -86,7 +86,9 @@ static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t trampol
 }
 
 void onstack_action_forget_flights(void) {
-  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) onstack_store_relaxed(&action_in_flight[i].context, (uint64_t)0);
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++)
+    if (onstack_load_relaxed(&action_in_flight[i].context) != 0)
+      onstack_store_relaxed(&action_in_flight[i].context, (uint64_t)0);
 }
 
 #define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */

@@ -13,6 +13,7 @@
 #include "handler/arch.h"
 #include "handler/tick/process_tick.h"
 #include "handler/tick/record.h"
+#include "handler/tick/room.h"
 #include "handler/tick/runnable.h"
 #include "handler/tick/slot.h"
 
@@ -29,16 +30,8 @@ static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info
   return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
 }
 
-/*
- * On an alternate stack the room is known: the kernel's frame holds the stack's bounds. On a thread without one we run
- * on the interrupted stack, whose end nobody tells us; the kernel has just written its own frame of several KiB there.
- */
 static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucontext_t *context) {
-  uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
-  uint64_t size = context->uc_stack.ss_size;
-  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
-  return here - low >= slot->stack_bytes;
+  return onstack_has_room(context, slot->stack_bytes);
 }
 
 static ONSTACK_HANDLER uint64_t entry_ticks_of(const siginfo_t *info) {

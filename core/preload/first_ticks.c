@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/first_ticks.h"
+
+#include "base/atomics.h"
+#include "base/clock_ns.h"
+#include "base/sys.h"
+#include "handler/arch.h"
+#include "handler/tick/room.h"
+#include "handler/tick/timer.h"
+#include "handler/unwind/traceback_walk.h"
+#include "handler/unwind/walk.h"
+#include "session/start.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define FIRST_TICKS_DEPTH 100u
+#define FIRST_TICKS_ENTRIES 1024u /* 1 MiB of addresses, of which what is used becomes memory */
+#define FIRST_TICKS_NS 20000000u
+#define FIRST_TICKS_SOON_NS 100000u    /* what has expired when it is set ticks at once, and not with the kernel's tick */
+#define FIRST_TICKS_KEPT_NS 100000000u /* by then a child that works all the time has its session */
+#define FIRST_TICKS_MOST_NS 250000000u /* a tick with more overruns says nothing of the stack of its instant */
+
+enum { FIRST_TICKS_FREE, FIRST_TICKS_CLAIMED, FIRST_TICKS_FILLED };
+
+typedef struct first_ticks_entry {
+  uint32_t weight;
+  int32_t pid, tid;
+  uint16_t count;
+  uint16_t truncation;
+  uint64_t time_ns;
+  uint64_t name[2];
+  uint64_t frames[FIRST_TICKS_DEPTH];
+  uint8_t unwound_by[FIRST_TICKS_DEPTH];
+} first_ticks_entry;
+
+/* Shared by a process that has a session and its children. */
+typedef struct first_ticks_shared {
+  uint32_t open;   /* somebody collects */
+  uint64_t lost;   /* ticks: there was no room for them */
+  uint64_t met_ns; /* CLOCK_MONOTONIC, when the last one came */
+  /* A child that is killed between claim and fill leaves its entry claimed: one of many, and it is not waited for. Apart from
+     the entries, of which so many become memory as are in use at a time. */
+  uint32_t states[FIRST_TICKS_ENTRIES];
+  first_ticks_entry entries[FIRST_TICKS_ENTRIES];
+} first_ticks_shared;
+
+/* Of one process each; the child of a fork has a copy. */
+static struct {
+  onstack_session_walk walk;  /* of the session that is, or of the parent's; written before `open` */
+  uint32_t wanted;            /* a session is on: its children share with it */
+  first_ticks_shared *own;    /* this process collects from it; NULL: it has not forked yet */
+  first_ticks_shared *parent; /* it is collected from elsewhere */
+  uint64_t samples, weight;   /* that are in this process's profile */
+  onstack_timer timer;
+  uint32_t armed;
+  uint32_t over; /* the tick that was enough has come */
+  void (*enough)(void);
+  uint64_t due;      /* ticks that were due before the process began, and come with the first one */
+  uint64_t taken_ns; /* CPU time that ticks stand for */
+} first_ticks;
+
+static uint64_t first_ticks_clock(int32_t clock) {
+  uint64_t ns = 0;
+  onstack_timer_read_clock(clock, &ns);
+  return ns;
+}
+
+static ONSTACK_HANDLER uint64_t first_ticks_random(uint64_t below) {
+  uint64_t x = 0;
+  onstack_timer_read_clock(CLOCK_MONOTONIC, &x);
+  x += (uint64_t)onstack_sys_gettid() << 32;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64 */
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (x ^ (x >> 31)) % below;
+}
+
+void onstack_first_ticks_open(const onstack_session *session) {
+  first_ticks.walk = onstack_session_walk_of(session);
+  if (first_ticks.own) onstack_publish(&first_ticks.own->open, 1u);
+  onstack_publish(&first_ticks.wanted, 1u);
+}
+
+void onstack_first_ticks_close(void) {
+  first_ticks_shared *own = onstack_observe(&first_ticks.own);
+  onstack_publish(&first_ticks.wanted, 0u);
+  if (own) onstack_publish(&own->open, 0u);
+}
+
+static bool first_ticks_give(const first_ticks_entry *entry, onstack_profile *profile) {
+  uint64_t frames[FIRST_TICKS_DEPTH];
+  uint8_t unwound_by[FIRST_TICKS_DEPTH];
+  char name[sizeof(entry->name) + 1] = {0};
+  onstack_walk_result result = {entry->count, entry->truncation};
+  memcpy(frames, entry->frames, sizeof(frames));
+  memcpy(unwound_by, entry->unwound_by, sizeof(unwound_by));
+  memcpy(name, entry->name, sizeof(entry->name));
+  onstack_walk_check(first_ticks.walk.copy_works, frames, unwound_by, &result);
+  const onstack_sample sample = {.size = sizeof(sample),
+                                 .kind = ONSTACK_KIND_CPU,
+                                 .time_ns = entry->time_ns,
+                                 .value = entry->weight * first_ticks.walk.period_ns,
+                                 .period = first_ticks.walk.period_ns,
+                                 .unit = ONSTACK_UNIT_NANOSECONDS,
+                                 .weight = entry->weight,
+                                 .tid = entry->tid,
+                                 .truncation = result.truncation,
+                                 .thread_name = name,
+                                 .frames = frames,
+                                 .frame_count = result.frame_count};
+  return onstack_profile_sink(profile, &sample) == 0;
+}
+
+typedef struct first_ticks_taken {
+  uint32_t samples;
+  uint64_t weight, lost;
+} first_ticks_taken;
+
+/* Those of process `pid` (0: of any) that came before `before_ns`. */
+static first_ticks_taken first_ticks_take_all(first_ticks_shared *shared, onstack_profile *profile, int32_t pid,
+                                              uint64_t before_ns) {
+  first_ticks_taken taken = {0, 0, 0};
+  for (uint32_t i = 0; i < FIRST_TICKS_ENTRIES; i++) {
+    const first_ticks_entry *entry = &shared->entries[i];
+    uint32_t expected = FIRST_TICKS_FILLED;
+    if (onstack_observe(&shared->states[i]) != FIRST_TICKS_FILLED) continue;
+    if ((pid != 0 && entry->pid != pid) || entry->time_ns >= before_ns) continue;
+    /* The child and its parent may both want it. */
+    if (!onstack_cas(&shared->states[i], &expected, (uint32_t)FIRST_TICKS_CLAIMED)) continue;
+    if (pid != 0 && entry->pid != pid) { /* the parent had it meanwhile, and another child has filled it again */
+      onstack_publish(&shared->states[i], (uint32_t)FIRST_TICKS_FILLED);
+      continue;
+    }
+    const bool given = first_ticks_give(entry, profile);
+    taken.samples += given;
+    *(given ? &taken.weight : &taken.lost) += entry->weight;
+    onstack_publish(&shared->states[i], (uint32_t)FIRST_TICKS_FREE);
+  }
+  return taken;
+}
+
+uint32_t onstack_first_ticks_collect(onstack_profile *profile, bool all) {
+  first_ticks_shared *own = onstack_observe(&first_ticks.own);
+  if (!own) return 0;
+  const uint64_t before_ns = all ? UINT64_MAX : onstack_monotonic_ns() - FIRST_TICKS_KEPT_NS;
+  const first_ticks_taken taken = first_ticks_take_all(own, profile, 0, before_ns);
+  first_ticks.samples += taken.samples;
+  first_ticks.weight += taken.weight;
+  onstack_add_relaxed(&own->lost, taken.lost);
+  return taken.samples;
+}
+
+void onstack_first_ticks_take_back(onstack_profile *profile) {
+  if (!first_ticks.parent) return;
+  const first_ticks_taken taken = first_ticks_take_all(first_ticks.parent, profile, onstack_sys_getpid(), UINT64_MAX);
+  first_ticks.samples += taken.samples;
+  first_ticks.weight += taken.weight;
+  onstack_add_relaxed(&first_ticks.parent->lost, taken.lost);
+}
+
+int onstack_first_ticks_tell(int (*write)(void *data, const void *bytes, size_t length), void *data) {
+  char text[160];
+  const first_ticks_shared *own = onstack_observe(&first_ticks.own);
+  const uint64_t lost = own ? onstack_load_relaxed(&own->lost) : 0;
+  const int length =
+      snprintf(text, sizeof(text), "onstack.first_ticks samples=%" PRIu64 " weight=%" PRIu64 " dropped=%" PRIu64 "\n",
+               first_ticks.samples, first_ticks.weight, lost);
+  return first_ticks.samples + lost > 0 ? write(data, text, (size_t)length) : 0;
+}
+
+void onstack_first_ticks_before_fork(void) {
+  first_ticks_shared *none = NULL;
+  if (!onstack_observe(&first_ticks.wanted) || onstack_load_relaxed(&first_ticks.own)) return;
+  void *made = mmap(NULL, sizeof(*none), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (made == MAP_FAILED) return; /* children begin with a session */
+  ((first_ticks_shared *)made)->open = 1;
+  if (!onstack_cas(&first_ticks.own, &none, made)) munmap(made, sizeof(*none)); /* another thread forks as well */
+}
+
+/* What the parent has collected is its own. */
+void onstack_first_ticks_forked(void) {
+  if (first_ticks.own) first_ticks.parent = first_ticks.own;
+  first_ticks.own = NULL;
+  first_ticks.wanted = 0;
+  first_ticks.samples = first_ticks.weight = 0;
+  first_ticks.armed = 0;
+  first_ticks.timer.state = ONSTACK_TIMER_NONE;
+}
+
+/*
+ * The kernel looks at CPU timers when its own tick comes (kernel/time/posix-cpu-timers.c), so one that expires in the last few
+ * milliseconds of a process is never heard of: of a process of 3 ms that is most. Taken as a sample of the kernel's ticks it is
+ * right again: each tick of the kernel tells of the expiries since the one before, and so the first one of those in the part of
+ * a tick that went by before the process began. Returns that part. Ticks come at one instant of each of their periods
+ * (CLOCK_MONOTONIC, kernel/time/tick-sched.c), which the ticks of other children have told; any instant, until one has.
+ */
+static uint64_t first_ticks_before_birth(uint64_t used_ns) {
+  struct onstack_timespec tick = {0, 0};
+  if (onstack_sys_call2(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick) < 0 || tick.nanoseconds <= 0) return 0;
+  const uint64_t tick_ns = (uint64_t)tick.nanoseconds, met_ns = onstack_load_relaxed(&first_ticks.parent->met_ns);
+  const uint64_t now_ns = onstack_monotonic_ns();
+  const uint64_t since_ns = met_ns > 0 && now_ns > met_ns ? (now_ns - met_ns) % tick_ns : first_ticks_random(tick_ns);
+  return since_ns > used_ns ? since_ns - used_ns : 0;
+}
+
+static bool first_ticks_arm(void) {
+  const int32_t clock = CLOCK_PROCESS_CPUTIME_ID;
+  const uint64_t period_ns = first_ticks.walk.period_ns, used_ns = first_ticks_clock(clock);
+  const uint64_t before_ns = first_ticks_before_birth(used_ns), at_ns = first_ticks_random(period_ns) + 1;
+  const uint64_t early_ns = before_ns > at_ns ? before_ns - at_ns : 0; /* the first expiry was due so long before birth */
+  first_ticks.due = early_ns / period_ns;
+  first_ticks.timer.state = ONSTACK_TIMER_ARMING;
+  onstack_timer_reset(&first_ticks.timer);
+  if (onstack_timer_create(&first_ticks.timer, clock, SIGPROF, 0, (uint64_t)(uintptr_t)&first_ticks) < 0) return false;
+  onstack_publish(&first_ticks.armed, 1u);
+  const uint64_t first_ns = at_ns > before_ns ? at_ns - before_ns : 0, soon_ns = used_ns + FIRST_TICKS_SOON_NS;
+  if (onstack_timer_set_at(&first_ticks.timer, first_ns > soon_ns ? first_ns : soon_ns, period_ns, true, NULL) == 0)
+    return true;
+  onstack_timer_delete(onstack_load_relaxed(&first_ticks.timer.id));
+  onstack_publish(&first_ticks.armed, 0u);
+  return false;
+}
+
+bool onstack_first_ticks_begin(void (*enough)(void)) {
+  if (!first_ticks.parent || !onstack_observe(&first_ticks.parent->open)) return false;
+  if (onstack_load_relaxed(first_ticks.walk.room) > first_ticks.walk.least) return false;
+  first_ticks.enough = enough;
+  first_ticks.over = 0;
+  first_ticks.taken_ns = 0;
+  return first_ticks_arm();
+}
+
+uint64_t onstack_first_ticks_end(void) {
+  if (!onstack_observe(&first_ticks.armed)) return 0;
+  onstack_publish(&first_ticks.armed, 0u);
+  onstack_timer_delete(onstack_load_relaxed(&first_ticks.timer.id));
+  return onstack_load_relaxed(&first_ticks.taken_ns);
+}
+
+/* FIRST_TICKS_ENTRIES: there is none. */
+static ONSTACK_HANDLER uint32_t first_ticks_claim(first_ticks_shared *shared) {
+  for (uint32_t i = 0; i < FIRST_TICKS_ENTRIES; i++) {
+    uint32_t expected = onstack_load_relaxed(&shared->states[i]);
+    if (expected == FIRST_TICKS_FREE && onstack_cas(&shared->states[i], &expected, (uint32_t)FIRST_TICKS_CLAIMED)) return i;
+  }
+  return FIRST_TICKS_ENTRIES;
+}
+
+/* What other threads of the process may make of tables meanwhile waits for us, as for a traceback on demand. */
+static ONSTACK_HANDLER void first_ticks_walk(first_ticks_entry *entry, ucontext_t *context) {
+  onstack_memory memory;
+  onstack_registers registers;
+  onstack_registers_from(&registers, context);
+  onstack_traceback_enter();
+  onstack_walk_prepare(&memory, first_ticks.walk.reader, first_ticks.walk.copy_works, NULL);
+  onstack_walk_forget_ranges(&memory);
+  const onstack_walk walk = {&registers, context, &memory, NULL, entry->frames, FIRST_TICKS_DEPTH, entry->unwound_by};
+  const onstack_walk_result result = onstack_walk_run(first_ticks.walk.unwinder, &walk);
+  onstack_traceback_leave();
+  entry->count = (uint16_t)result.frame_count;
+  entry->truncation = (uint16_t)result.truncation;
+}
+
+static ONSTACK_HANDLER bool first_ticks_record(first_ticks_shared *shared, uint32_t weight, ucontext_t *context) {
+  const bool room = onstack_has_room(context, first_ticks.walk.stack_bytes);
+  const uint32_t claimed = room ? first_ticks_claim(shared) : FIRST_TICKS_ENTRIES;
+  if (claimed == FIRST_TICKS_ENTRIES) return false;
+  first_ticks_entry *entry = &shared->entries[claimed];
+  entry->weight = weight;
+  entry->pid = onstack_sys_getpid();
+  entry->tid = onstack_sys_gettid();
+  entry->name[0] = entry->name[1] = 0;
+  onstack_timer_read_clock(CLOCK_MONOTONIC, &entry->time_ns);
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)entry->name); /* writes at most 16 bytes */
+  first_ticks_walk(entry, context);
+  const bool walked = entry->count > 0;
+  onstack_publish(&shared->states[claimed], (uint32_t)(walked ? FIRST_TICKS_FILLED : FIRST_TICKS_FREE));
+  return walked;
+}
+
+/*
+ * The last tick comes when its time does, and the session's ticks begin anew: together they would stand for half a period more
+ * than was used. So the last one counts as often as its time was used. Returns what it stands for.
+ */
+static ONSTACK_HANDLER uint64_t first_ticks_last(uint64_t ticks, uint64_t period_ns) {
+  uint64_t used_ns = 0;
+  onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &used_ns);
+  const uint64_t told_ns = first_ticks.taken_ns + ticks * period_ns;
+  const uint64_t ahead_ns = told_ns > used_ns ? told_ns - used_ns : 0;
+  first_ticks.taken_ns = told_ns - ahead_ns;
+  return ahead_ns > 0 && first_ticks_random(period_ns) < ahead_ns ? ticks - 1 : ticks;
+}
+
+static ONSTACK_HANDLER void first_ticks_be_over(void) {
+  onstack_publish(&first_ticks.over, 1u);
+  first_ticks.enough();
+}
+
+static ONSTACK_HANDLER void first_ticks_tick(uint64_t ticks, ucontext_t *context) {
+  const uint64_t period_ns = first_ticks.walk.period_ns, most = FIRST_TICKS_MOST_NS / period_ns + 1;
+  const uint64_t told_ns = first_ticks.taken_ns + ticks * period_ns;
+  first_ticks_shared *shared = first_ticks.parent;
+  uint64_t now_ns = 0;
+  if (onstack_timer_read_clock(CLOCK_MONOTONIC, &now_ns)) onstack_store_relaxed(&shared->met_ns, now_ns);
+  if (onstack_load_relaxed(&first_ticks.over)) return; /* the session counts what was used until it begins; */
+  if (!onstack_observe(&shared->open)) {               /* and this tick, which nobody would collect */
+    first_ticks_be_over();
+    return;
+  }
+  const bool last = told_ns >= FIRST_TICKS_NS;
+  if (last)
+    ticks = first_ticks_last(ticks, period_ns);
+  else
+    first_ticks.taken_ns = told_ns;
+  const uint64_t weight = ticks < most ? ticks : most;
+  const uint64_t lost = weight > 0 && !first_ticks_record(shared, (uint32_t)weight, context) ? ticks : ticks - weight;
+  if (lost > 0) onstack_add_relaxed(&shared->lost, lost);
+  if (last) first_ticks_be_over();
+}
+
+ONSTACK_HANDLER bool onstack_first_ticks_take(const siginfo_t *info, void *context) {
+  if (info->si_code != SI_TIMER || info->si_value.sival_ptr != (void *)&first_ticks) return false;
+  if (!onstack_observe(&first_ticks.armed)) return true;
+  const uint64_t due = first_ticks.due;
+  first_ticks.due = 0;
+  first_ticks_tick(1 + due + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0), context);
+  return true;
+}
