@@ -952,10 +952,15 @@ bool onstack_loaded_symbols_wants(const Elf64_Dyn *dynamic, uint64_t bias, const
 /* ---- core/src/base/loader.c ---- */
 /* ---- core/src/base/loader.h ---- */
 /*
- * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
- * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
- * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
- * inside dlopen has the same effect, and cannot be seen from here.)
+ * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for
+ * the thread-local storage of a new thread, and never gives them back in the child of a fork whose parent had a thread inside
+ * at that instant: the child's next dlopen, a name service's as a rule, would wait for ever, in a program that has no threads
+ * but ours. So threads of ours are counted while they are inside, fork waits until none is, and none goes in while a thread
+ * forks.
+ *
+ * Both wait for a moment only: who forks inside a constructor has the loader's lock that ours wait for. A child that had to be
+ * made all the same does not ask the loader, and lives with what its parent knew. (A thread of the host inside dlopen has the
+ * same effect, and cannot be seen from here.)
  */
 #ifndef ONSTACK_BASE_LOADER_H
 #define ONSTACK_BASE_LOADER_H
@@ -967,6 +972,17 @@ typedef struct onstack_loader_counts {
 
 #ifdef __linux__
 #include <link.h>
+
+/* Around each call of ours that takes one of its locks. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_loader_enter(void);
+ONSTACK_INTERNAL void onstack_loader_leave(void);
+
+/* Before fork, and in the parent when it is over. They may nest. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_loader_before_fork(void);
+ONSTACK_INTERNAL void onstack_loader_forked(void);
+
+/* In the child of a fork. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 
 /* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
@@ -982,9 +998,6 @@ static inline __attribute__((unused)) uint64_t onstack_loader_segment(const stru
     if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
   return 0;
 }
-
-/* In the child of a fork. */
-ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
 
 /* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
@@ -998,21 +1011,217 @@ static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loa
 #endif
 
 #ifdef __linux__
-static uint32_t loader_inside; /* threads of ours in a call */
-static uint32_t loader_lost;   /* its lock is held by a thread that is not in this process */
+/* ---- core/src/base/sys.h ---- */
+/*
+ * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
+ */
+#ifndef ONSTACK_BASE_SYS_H
+#define ONSTACK_BASE_SYS_H
 
-bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
-  if (onstack_load_relaxed(&loader_lost)) return false;
-  onstack_dekker_add(&loader_inside, 1u);
-  dl_iterate_phdr(visit, data);
-  onstack_dekker_sub(&loader_inside, 1u);
-  return true;
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+/* ---- core/src/base/sys_x86_64.h ---- */
+/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
+#ifndef ONSTACK_BASE_SYS_X86_64_H
+#define ONSTACK_BASE_SYS_X86_64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
 }
 
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/base/sys_aarch64.h ---- */
+/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
+#ifndef ONSTACK_BASE_SYS_AARCH64_H
+#define ONSTACK_BASE_SYS_AARCH64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+  return x0;
+}
+
+#endif
+
+#else
+#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
+#endif
+
+#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
+ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
+  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
+  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
+  return onstack_sys_call6(number, a, b, c, d, 0, 0);
+}
+
+ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
+ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
+
+/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
+typedef uint64_t onstack_kernel_sigset;
+#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
+
+/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
+#define ONSTACK_FUTEX_WAIT_PRIVATE 128
+#define ONSTACK_FUTEX_WAKE_PRIVATE 129
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
+  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
+}
+
+struct onstack_timespec {
+  int64_t seconds;
+  int64_t nanoseconds;
+};
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
+  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a
+   cancellation point, where a cancelled thread of the host would leave with what we hold. */
+ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
+  const struct onstack_timespec pause = {0, nanoseconds};
+  uint32_t nobody_wakes = 0;
+  onstack_sys_futex_wait(&nobody_wakes, 0, &pause);
+}
+
+/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
+struct onstack_kernel_sigevent {
+  uint64_t value;
+  int32_t signal;
+  int32_t notify;
+  int32_t tid;
+  int32_t pad[11];
+};
+struct onstack_kernel_itimerspec {
+  struct onstack_timespec interval;
+  struct onstack_timespec value;
+};
+#define ONSTACK_SIGEV_SIGNAL 0
+#define ONSTACK_SIGEV_THREAD_ID 4
+
+ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
+  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
+}
+/* `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
+                                                 struct onstack_kernel_itimerspec *old) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
+
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
+   child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
+struct onstack_kernel_sigaction {
+  uint64_t handler;
+  uint64_t flags;
+  uint64_t restorer;
+  onstack_kernel_sigset mask;
+};
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
+
+ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
+                                             struct onstack_kernel_sigaction *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+#endif
+
+#define LOADER_PAUSE_NS 50000u
+#define LOADER_PAUSES 2000u /* at least 0.1 s */
+
+static uint32_t loader_inside; /* threads of ours in a call (dekker) */
+static uint32_t loader_forks;  /* threads that are about to fork, or do (dekker) */
+static uint32_t loader_lost;   /* its lock is held by a thread that is not in this process */
+
+static void loader_wait_for_none(const uint32_t *word) {
+  for (uint32_t i = 0; i < LOADER_PAUSES && onstack_dekker_load(word) > 0; i++) onstack_sys_sleep(LOADER_PAUSE_NS);
+}
+
+/* Each side raises its own word before it looks at the other's, so one of the two sees the other. */
+void onstack_loader_enter(void) {
+  onstack_dekker_add(&loader_inside, 1u);
+  if (onstack_dekker_load(&loader_forks) == 0) return;
+  onstack_dekker_sub(&loader_inside, 1u);
+  loader_wait_for_none(&loader_forks);
+  onstack_dekker_add(&loader_inside, 1u);
+}
+
+void onstack_loader_leave(void) { onstack_dekker_sub(&loader_inside, 1u); }
+
+void onstack_loader_before_fork(void) {
+  onstack_dekker_add(&loader_forks, 1u);
+  loader_wait_for_none(&loader_inside);
+}
+
+void onstack_loader_forked(void) { onstack_dekker_sub(&loader_forks, 1u); }
+
 void onstack_loader_after_fork(void) {
+  onstack_store_relaxed(&loader_forks, 0u);
   if (onstack_load_relaxed(&loader_inside) == 0) return;
   onstack_store_relaxed(&loader_lost, 1u);
   onstack_store_relaxed(&loader_inside, 0u);
+}
+
+bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+  if (onstack_load_relaxed(&loader_lost)) return false;
+  onstack_loader_enter();
+  dl_iterate_phdr(visit, data);
+  onstack_loader_leave();
+  return true;
 }
 
 static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *counts) {
@@ -10535,6 +10744,7 @@ static fork_entry *fork_find(void) {
  * then restarts from the beginning, for ever if the ticks come faster than the page tables are copied.
  */
 static void fork_before(void) {
+  onstack_loader_before_fork(); /* with the signal open yet: it may take a moment */
   uintptr_t self = (uintptr_t)pthread_self();
   const fork_entry *outer = fork_find();
   const uint32_t depth = outer ? outer->depth + 1 : 1;
@@ -10549,6 +10759,7 @@ static void fork_before(void) {
 }
 
 static void fork_parent(void) {
+  onstack_loader_forked();
   fork_entry *entry = fork_find();
   if (!entry) return;
   uint64_t mask = entry->mask;
@@ -11769,8 +11980,10 @@ void onstack_pin_self(void) {
   Dl_info info;
   if (pinned || !dlopen || !dladdr) return;
   pinned = true;
+  onstack_loader_enter();
   if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
     dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
+  onstack_loader_leave();
 }
 
 /* ---- core/src/control/signal/action.c ---- */
@@ -14253,7 +14466,9 @@ static bool look_test_run(void) {
   onstack_kernel_sigset old;
   const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
   onstack_own_expect(1);
+  onstack_loader_enter();
   const bool made = pthread_create(&thread, NULL, look_test_wait, &test) == 0;
+  onstack_loader_leave();
   if (!made) onstack_own_expect(-1);
   if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (!made) return false;
@@ -19617,7 +19832,9 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   drain->quit = drain->ready = 0;
   const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
   onstack_own_expect(1);
+  onstack_loader_enter();
   int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
+  onstack_loader_leave();
   if (result != 0) onstack_own_expect(-1);
   if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (result != 0) return -result;

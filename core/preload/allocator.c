@@ -15,14 +15,36 @@
 
 static Dl_info allocator_place(const void *address) {
   Dl_info place = {0};
+  onstack_loader_enter();
   if (dladdr(address, &place) == 0) place.dli_fbase = NULL;
+  onstack_loader_leave();
   return place;
+}
+
+static void *allocator_find(void *handle, const char *name) {
+  onstack_loader_enter();
+  void *found = dlsym(handle, name);
+  onstack_loader_leave();
+  return found;
+}
+
+static void *allocator_open(const char *name, int how) {
+  onstack_loader_enter();
+  void *handle = dlopen(name, how);
+  onstack_loader_leave();
+  return handle;
+}
+
+static void allocator_close(void *handle) {
+  onstack_loader_enter();
+  dlclose(handle);
+  onstack_loader_leave();
 }
 
 /* Whether the symbol at an address is a definition. Where nobody can tell (musl has no dladdr1), it is taken for one. */
 static bool allocator_is_definition(const void *address) {
   int (*find)(const void *, Dl_info *, void **, int);
-  *(void **)&find = dlsym(RTLD_DEFAULT, "dladdr1");
+  *(void **)&find = allocator_find(RTLD_DEFAULT, "dladdr1");
   void *symbol = NULL;
   Dl_info place;
   if (!find || find(address, &place, &symbol, 1 /* RTLD_DL_SYMENT */) == 0 || !symbol) return true;
@@ -31,10 +53,10 @@ static bool allocator_is_definition(const void *address) {
 
 /* Whether the library there defines malloc: its own scope comes first in a look-up by its handle. */
 static bool allocator_defines(const char *name, const void *inside, Dl_info *place) {
-  void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  void *handle = allocator_open(name, RTLD_LAZY | RTLD_NOLOAD);
   if (!handle) return false;
-  *place = allocator_place(dlsym(handle, "malloc"));
-  dlclose(handle);
+  *place = allocator_place(allocator_find(handle, "malloc"));
+  allocator_close(handle);
   return place->dli_fbase && place->dli_fbase == allocator_place(inside).dli_fbase;
 }
 
@@ -46,11 +68,11 @@ static bool allocator_defines(const char *name, const void *inside, Dl_info *pla
 static Dl_info allocator_called(void) {
   const void *address = (const void *)(uintptr_t)malloc;
   Dl_info place = allocator_place(address);
-  void *program = allocator_is_definition(address) ? NULL : dlopen(NULL, RTLD_LAZY);
+  void *program = allocator_is_definition(address) ? NULL : allocator_open(NULL, RTLD_LAZY);
   struct link_map *map = NULL;
   if (!program) return place;
   if (dlinfo(program, RTLD_DI_LINKMAP, &map) != 0) map = NULL;
-  dlclose(program);
+  allocator_close(program);
   for (map = map ? map->l_next : NULL; map; map = map->l_next)
     if (map->l_name && map->l_name[0] != '\0' && allocator_defines(map->l_name, map->l_ld, &place)) break;
   return place;
@@ -69,7 +91,8 @@ const char *onstack_allocator_before(void) {
 bool onstack_allocator_is_libcs(void) {
   const void *libc = allocator_place((const void *)(uintptr_t)getpid).dli_fbase;
   const Dl_info called = allocator_called();
-  return (called.dli_fbase == allocator_ours() ? allocator_place(dlsym(RTLD_NEXT, "malloc")) : called).dli_fbase == libc;
+  return (called.dli_fbase == allocator_ours() ? allocator_place(allocator_find(RTLD_NEXT, "malloc")) : called).dli_fbase ==
+         libc;
 }
 
 static void allocator_tell(const char *function, const char *path, onstack_writer writer, void *data) {
@@ -105,7 +128,7 @@ static void allocator_tell_hidden(onstack_writer writer, void *data) {
   onstack_loader_each(allocator_add_path, &paths);
   for (uint32_t i = 0; i < paths.count; i++) {
     const char *path = paths.items[i];
-    if (onstack_allocator_hidden(path, name) && !dlsym(RTLD_DEFAULT, name)) {
+    if (onstack_allocator_hidden(path, name) && !allocator_find(RTLD_DEFAULT, name)) {
       const ssize_t length = readlink(path, target, sizeof(target) - 1);
       target[length > 0 ? length : 0] = 0;
       allocator_tell(name, length > 0 && path[1] == 'p' ? target : path, writer, data);
@@ -116,13 +139,13 @@ static void allocator_tell_hidden(onstack_writer writer, void *data) {
 
 void onstack_allocator_unseen(onstack_writer writer, void *data) {
   static const char *const names[] = {"je_malloc", "_rjem_malloc", "mi_malloc", "tc_malloc"};
-  const void *address = dlsym(RTLD_DEFAULT, "_Znwm");
+  const void *address = allocator_find(RTLD_DEFAULT, "_Znwm");
   Dl_info place = allocator_place(address), with;
   /* That of C++ libraries calls malloc. Who has a malloc as well need not. */
   if (place.dli_fbase && allocator_defines(place.dli_fname, address, &with))
     allocator_tell("operator new", place.dli_fname, writer, data);
   for (size_t i = 0; i < ONSTACK_COUNT_OF(names); i++) {
-    place = allocator_place(dlsym(RTLD_DEFAULT, names[i]));
+    place = allocator_place(allocator_find(RTLD_DEFAULT, names[i]));
     if (place.dli_fbase) allocator_tell(names[i], place.dli_fname, writer, data);
   }
   allocator_tell_hidden(writer, data);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/detached_thread.h"
 
+#include "base/loader.h"
 #include "handler/tick/own_threads.h"
 
 #include <pthread.h>
@@ -12,7 +13,9 @@ static int detached_thread_create(size_t stack_bytes, void *(*run)(void *)) {
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   if (stack_bytes > 0) pthread_attr_setstacksize(&attributes, stack_bytes);
+  onstack_loader_enter();
   int error = pthread_create(&thread, &attributes, run, NULL);
+  onstack_loader_leave();
   pthread_attr_destroy(&attributes);
   return error;
 }

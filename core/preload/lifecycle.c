@@ -2,6 +2,7 @@
 #include "preload/lifecycle.h"
 
 #include "base/atomics.h"
+#include "base/loader.h"
 #include "base/sys.h"
 #include "control/pin.h"
 #include "handler/tick/own_threads.h"
@@ -80,6 +81,7 @@ static void lifecycle_watch_first(void) {
 
 static void lifecycle_before_fork(void) {
   if (lifecycle_settings.follow) onstack_first_ticks_before_fork();
+  onstack_loader_before_fork();
 }
 
 /*
@@ -92,7 +94,9 @@ static void lifecycle_fork_child(void) {
   onstack_sampling_forget();
   onstack_keeper_forget();
   onstack_guard_forget();
-  onstack_own_after_fork(); /* there may have been no session yet, whose handler does it as well */
+  /* There may have been no session yet, whose handler does these as well. */
+  onstack_own_after_fork();
+  onstack_loader_after_fork();
   lifecycle_forked = lifecycle_settings.follow;
   if (!lifecycle_forked) lifecycle_unlisten();
 }
@@ -143,7 +147,7 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
   if (onstack_environment_read(settings) && settings->wanted && lifecycle_listen_all(settings)) {
     lifecycle_owner = onstack_sys_getpid();
     if (settings->profile[0]) onstack_host_action_begin();
-    pthread_atfork(lifecycle_before_fork, NULL, lifecycle_fork_child);
+    pthread_atfork(lifecycle_before_fork, onstack_loader_forked, lifecycle_fork_child);
     at_quick_exit(lifecycle_quick_exit);
     lifecycle_first_made = pthread_key_create(&lifecycle_first, lifecycle_first_ends) == 0;
     lifecycle_watch_first();

@@ -306,3 +306,38 @@ Test(fork_others, a_child_starts_although_we_were_inside_the_loader) {
   cr_assert_eq(t_wait(child), 0);
   pthread_join(thread, NULL);
 }
+
+/* ---- a child may ask the loader ---- */
+
+static int look_at_one(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)info;
+  (void)size;
+  (void)data;
+  return 1;
+}
+
+static void *asks_again_and_again(void *unused) {
+  while (!over) onstack_loader_each(look_at_one, NULL);
+  return unused;
+}
+
+/* As a name service does, that opens its library: a program without threads cannot know that one of ours is inside. */
+Test(fork_others, a_child_may_ask_the_loader_whenever_it_was_made) {
+  pthread_t thread;
+  onstack_options options = t_options(100, NULL, NULL);
+  onstack_session *session = t_start(&options);
+  over = false;
+  cr_assert_eq(pthread_create(&thread, NULL, asks_again_and_again, NULL), 0);
+  for (unsigned i = 0; i < 200 * t_repeat(); i++) {
+    int child = fork();
+    if (child == 0) {
+      t_deadline(10);
+      dl_iterate_phdr(look_at_one, NULL);
+      _exit(0);
+    }
+    cr_assert_eq(t_wait(child), 0, "child %u waits for ever", i);
+  }
+  over = true;
+  pthread_join(thread, NULL);
+  t_finish(session);
+}

@@ -4,21 +4,50 @@
 #include "base/atomics.h"
 
 #ifdef __linux__
-static uint32_t loader_inside; /* threads of ours in a call */
+#include "base/sys.h"
+
+#define LOADER_PAUSE_NS 50000u
+#define LOADER_PAUSES 2000u /* at least 0.1 s */
+
+static uint32_t loader_inside; /* threads of ours in a call (dekker) */
+static uint32_t loader_forks;  /* threads that are about to fork, or do (dekker) */
 static uint32_t loader_lost;   /* its lock is held by a thread that is not in this process */
 
-bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
-  if (onstack_load_relaxed(&loader_lost)) return false;
-  onstack_dekker_add(&loader_inside, 1u);
-  dl_iterate_phdr(visit, data);
-  onstack_dekker_sub(&loader_inside, 1u);
-  return true;
+static void loader_wait_for_none(const uint32_t *word) {
+  for (uint32_t i = 0; i < LOADER_PAUSES && onstack_dekker_load(word) > 0; i++) onstack_sys_sleep(LOADER_PAUSE_NS);
 }
 
+/* Each side raises its own word before it looks at the other's, so one of the two sees the other. */
+void onstack_loader_enter(void) {
+  onstack_dekker_add(&loader_inside, 1u);
+  if (onstack_dekker_load(&loader_forks) == 0) return;
+  onstack_dekker_sub(&loader_inside, 1u);
+  loader_wait_for_none(&loader_forks);
+  onstack_dekker_add(&loader_inside, 1u);
+}
+
+void onstack_loader_leave(void) { onstack_dekker_sub(&loader_inside, 1u); }
+
+void onstack_loader_before_fork(void) {
+  onstack_dekker_add(&loader_forks, 1u);
+  loader_wait_for_none(&loader_inside);
+}
+
+void onstack_loader_forked(void) { onstack_dekker_sub(&loader_forks, 1u); }
+
 void onstack_loader_after_fork(void) {
+  onstack_store_relaxed(&loader_forks, 0u);
   if (onstack_load_relaxed(&loader_inside) == 0) return;
   onstack_store_relaxed(&loader_lost, 1u);
   onstack_store_relaxed(&loader_inside, 0u);
+}
+
+bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+  if (onstack_load_relaxed(&loader_lost)) return false;
+  onstack_loader_enter();
+  dl_iterate_phdr(visit, data);
+  onstack_loader_leave();
+  return true;
 }
 
 static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *counts) {

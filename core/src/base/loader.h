@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
- * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
- * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
- * inside dlopen has the same effect, and cannot be seen from here.)
+ * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for
+ * the thread-local storage of a new thread, and never gives them back in the child of a fork whose parent had a thread inside
+ * at that instant: the child's next dlopen, a name service's as a rule, would wait for ever, in a program that has no threads
+ * but ours. So threads of ours are counted while they are inside, fork waits until none is, and none goes in while a thread
+ * forks.
+ *
+ * Both wait for a moment only: who forks inside a constructor has the loader's lock that ours wait for. A child that had to be
+ * made all the same does not ask the loader, and lives with what its parent knew. (A thread of the host inside dlopen has the
+ * same effect, and cannot be seen from here.)
  */
 #ifndef ONSTACK_BASE_LOADER_H
 #define ONSTACK_BASE_LOADER_H
@@ -17,6 +22,17 @@ typedef struct onstack_loader_counts {
 
 #ifdef __linux__
 #include <link.h>
+
+/* Around each call of ours that takes one of its locks. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_loader_enter(void);
+ONSTACK_INTERNAL void onstack_loader_leave(void);
+
+/* Before fork, and in the parent when it is over. They may nest. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_loader_before_fork(void);
+ONSTACK_INTERNAL void onstack_loader_forked(void);
+
+/* In the child of a fork. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 
 /* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
@@ -32,9 +48,6 @@ static inline __attribute__((unused)) uint64_t onstack_loader_segment(const stru
     if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
   return 0;
 }
-
-/* In the child of a fork. */
-ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
 
 /* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */

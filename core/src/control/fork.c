@@ -2,6 +2,7 @@
 #include "control/fork.h"
 
 #include "base/atomics.h"
+#include "base/loader.h"
 #include "base/sys.h"
 #include "control/signal/action.h"
 #include "control/signal/restore.h"
@@ -68,6 +69,7 @@ static fork_entry *fork_find(void) {
  * then restarts from the beginning, for ever if the ticks come faster than the page tables are copied.
  */
 static void fork_before(void) {
+  onstack_loader_before_fork(); /* with the signal open yet: it may take a moment */
   uintptr_t self = (uintptr_t)pthread_self();
   const fork_entry *outer = fork_find();
   const uint32_t depth = outer ? outer->depth + 1 : 1;
@@ -82,6 +84,7 @@ static void fork_before(void) {
 }
 
 static void fork_parent(void) {
+  onstack_loader_forked();
   fork_entry *entry = fork_find();
   if (!entry) return;
   uint64_t mask = entry->mask;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/pin.h"
 
+#include "base/loader.h"
+
 #include <dlfcn.h>
 
 /* Weak: in a static program there is no dynamic linker to ask, and nothing that could be closed. */
@@ -12,6 +14,8 @@ void onstack_pin_self(void) {
   Dl_info info;
   if (pinned || !dlopen || !dladdr) return;
   pinned = true;
+  onstack_loader_enter();
   if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
     dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
+  onstack_loader_leave();
 }

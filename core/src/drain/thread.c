@@ -2,6 +2,7 @@
 #include "drain/thread.h"
 
 #include "base/atomics.h"
+#include "base/loader.h"
 #include "base/sys.h"
 #include "handler/tick/own_threads.h"
 
@@ -37,7 +38,9 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   drain->quit = drain->ready = 0;
   const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
   onstack_own_expect(1);
+  onstack_loader_enter();
   int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
+  onstack_loader_leave();
   if (result != 0) onstack_own_expect(-1);
   if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (result != 0) return -result;

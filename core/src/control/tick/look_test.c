@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/tick/look.h"
 
+#include "base/loader.h"
 #include "base/sys.h"
 #include "handler/tick/own_threads.h"
 
@@ -54,7 +55,9 @@ static bool look_test_run(void) {
   onstack_kernel_sigset old;
   const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
   onstack_own_expect(1);
+  onstack_loader_enter();
   const bool made = pthread_create(&thread, NULL, look_test_wait, &test) == 0;
+  onstack_loader_leave();
   if (!made) onstack_own_expect(-1);
   if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (!made) return false;
