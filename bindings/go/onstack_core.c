@@ -20503,21 +20503,25 @@ ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_tim
 
 #define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
 
-typedef struct onstack_profile_stack {
-  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
-  const uint64_t *frames;
-  uint32_t frame_count;
+/* What tells a stack from others besides its frames. Most stacks of a profile share a few. */
+typedef struct onstack_profile_head {
+  uint64_t period;
+  const char *labels; /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
   onstack_truncation truncation;
   onstack_kind kind;
-  uint64_t period;
   int32_t tid;                                   /* 0 where threads are not told apart */
   char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
-  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
-  uint32_t label_bytes;
+} onstack_profile_head;
+
+/* There may be a million: a number for a frame, and one head for many. */
+typedef struct onstack_profile_stack {
+  const uint32_t *frames; /* numbers of addresses, leaf first */
+  const onstack_profile_head *head;
+  uint32_t frame_count;
   onstack_profile_stack_times times;
   uint64_t first_ns, last_ns; /* of its samples; monotonic */
-  uint64_t samples;
-  uint64_t weight;
+  uint64_t weight;            /* 0: no samples yet */
   uint64_t value;
   uint64_t held_weight; /* of allocations, what is in use */
   uint64_t held_value;
@@ -20525,7 +20529,15 @@ typedef struct onstack_profile_stack {
 
 typedef struct onstack_profile_stacks {
   size_t references;
-  onstack_profile_arena frames;
+  onstack_profile_arena frames; /* and heads */
+  /* Look-up addresses by number: interrupted PCs, and return addresses minus 1. */
+  onstack_profile_hash_index address_index;
+  uint64_t *addresses;
+  size_t address_count, address_capacity;
+  onstack_profile_hash_index head_index;
+  const onstack_profile_head **heads;
+  size_t head_count, head_capacity;
+  onstack_profile_head overflow_heads[ONSTACK_KINDS];
   onstack_profile_hash_index index;
   onstack_profile_stack *items;
   size_t count;
@@ -20545,11 +20557,12 @@ ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks
 ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
 
 /*
- * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before
- * (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
+ * Counts a sample, whose frames are these look-up addresses. What `head` points to is copied. *added: the stack was not known
+ * before (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
  */
-ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
-                                                  const onstack_sample *sample, size_t limit, bool *added);
+ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_head *head,
+                                                  const uint64_t *frames, const onstack_sample *sample, size_t limit,
+                                                  bool *added);
 
 /* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
 ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
@@ -20558,8 +20571,10 @@ ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks,
 
 /* The state of a profile at one instant. Read without the lock. */
 typedef struct onstack_profile_view {
-  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
+  onstack_profile_stack *items; /* own copy; frames and heads belong to `stacks` */
   size_t count;
+  uint64_t *addresses; /* own copy, by the numbers that frames are */
+  size_t address_count;
   onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
   onstack_profile_maps *maps;     /* a reference */
@@ -20586,6 +20601,7 @@ typedef struct onstack_profile_report {
   onstack_profile *profile;
   onstack_profile_view view;
   onstack_symbol_table symbols;
+  uint32_t *numbers; /* of an address of the view, its number in `symbols`; there for those of the view's stacks */
   bool symbolized;
   int64_t start_unix_ns;
   int64_t duration_ns;
@@ -20679,10 +20695,10 @@ static uint64_t columns_main_period(const onstack_profile_view *view, onstack_ki
   size_t known = 0, best = 0;
   for (size_t i = 0; i < view->count; i++) {
     size_t at = 0;
-    if (view->items[i].kind != kind) continue;
-    while (at < known && periods[at] != view->items[i].period) at++;
+    if (view->items[i].head->kind != kind) continue;
+    while (at < known && periods[at] != view->items[i].head->period) at++;
     if (at == ONSTACK_PROFILE_PERIODS) continue;
-    if (at == known) periods[known++] = view->items[i].period;
+    if (at == known) periods[known++] = view->items[i].head->period;
     values[at] += view->items[i].value;
     if (values[at] > values[best]) best = at;
   }
@@ -20721,8 +20737,8 @@ onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report 
 /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
 uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, const onstack_profile_stack *stack,
                                        uint32_t column) {
-  if (column == columns->value[stack->kind]) return stack->value;
-  if (column == columns->weight[stack->kind]) return stack->weight;
+  if (column == columns->value[stack->head->kind]) return stack->value;
+  if (column == columns->weight[stack->head->kind]) return stack->weight;
   if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
   return column == columns->held_value ? stack->held_value : 0;
 }
@@ -21935,7 +21951,7 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
   const onstack_symbol_table *symbols = &folded->report->symbols;
   size_t count = 0;
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    uint32_t number = onstack_profile_symbols_number(symbols, stack->frames[i]);
+    uint32_t number = folded->report->numbers[stack->frames[i]];
     uint32_t line = symbols->lines_of[number].first;
     for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
       count++;
@@ -21947,7 +21963,7 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
 
 /* Of time the ticks, which other tools count too; of anything else what it is measured in. */
 static uint64_t folded_number(const onstack_profile_stack *stack) {
-  const bool ticks = stack->kind == ONSTACK_KIND_CPU || stack->kind == ONSTACK_KIND_WALL;
+  const bool ticks = stack->head->kind == ONSTACK_KIND_CPU || stack->head->kind == ONSTACK_KIND_WALL;
   return ticks ? stack->weight : stack->value;
 }
 
@@ -21955,10 +21971,10 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
   uint32_t head[2], head_count = 0;
   int error = 0;
   if (folded->report->view.thread_names) {
-    const char *name = stack->thread_name[0] != '\0' ? stack->thread_name : ONSTACK_FOLDED_UNNAMED_THREAD;
+    const char *name = stack->head->thread_name[0] != '\0' ? stack->head->thread_name : ONSTACK_FOLDED_UNNAMED_THREAD;
     error = folded_add_name(folded, name, strlen(name), &head[head_count++]);
   }
-  const char *cut = onstack_profile_truncation_frame(stack->truncation);
+  const char *cut = onstack_profile_truncation_frame(stack->head->truncation);
   if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
   if (error != 0) return error;
   folded_line *line = &folded->lines[folded->count];
@@ -21973,7 +21989,7 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
 }
 
 static int folded_add_overflow(folded_report *folded, const onstack_profile_stack *overflow) {
-  if (overflow->samples == 0) return 0;
+  if (overflow->weight == 0) return 0;
   folded_line *line = &folded->lines[folded->count];
   *line = (folded_line){.count = 1, .number = folded_number(overflow)};
   line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
@@ -22114,6 +22130,7 @@ typedef struct onstack_name_context {
   size_t kept_count;
   const struct onstack_profile_stack *stacks; /* whose addresses the table has */
   size_t stack_count;
+  const uint32_t *numbers; /* of a stack's frame, its number in the table */
 } onstack_name_context;
 
 typedef struct onstack_name_source {
@@ -22526,7 +22543,7 @@ typedef struct onstack_generated_span {
 
 /* Of all addresses of the table, by number, as the stacks tell; the caller's to free. NULL: no memory. */
 ONSTACK_INTERNAL onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table,
-                                                                 const onstack_profile_stack *stacks, size_t count);
+                                                                 const onstack_name_context *context);
 
 #endif
 
@@ -22832,7 +22849,7 @@ static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, co
   onstack_generated_item *items;
   int error = onstack_generated_collect(table, context->maps, &items, &dump.count);
   if (error != 0) return error;
-  onstack_generated_span *spans = onstack_generated_spans(table, context->stacks, context->stack_count);
+  onstack_generated_span *spans = onstack_generated_spans(table, context);
   dump.items = calloc(dump.count + 1, sizeof(*dump.items));
   dump.window = malloc(JITDUMP_WINDOW);
   for (size_t i = 0; dump.items && spans && i < dump.count; i++) {
@@ -23158,17 +23175,16 @@ ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map =
 
 #include <stdlib.h>
 
-onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table, const onstack_profile_stack *stacks,
-                                                size_t count) {
+onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table, const onstack_name_context *context) {
   onstack_generated_span *spans = malloc((table->count + 1) * sizeof(*spans));
   if (!spans) return NULL;
   for (size_t i = 0; i < table->count; i++) spans[i] = (onstack_generated_span){UINT64_MAX, 0};
-  for (size_t i = 0; i < count; i++) {
-    for (uint32_t frame = 0; frame < stacks[i].frame_count; frame++) {
-      const uint32_t number = onstack_profile_symbols_number(table, stacks[i].frames[frame]);
-      if (number == ONSTACK_PROFILE_HASH_NONE) continue;
-      if (stacks[i].first_ns < spans[number].first_ns) spans[number].first_ns = stacks[i].first_ns;
-      if (stacks[i].last_ns > spans[number].last_ns) spans[number].last_ns = stacks[i].last_ns;
+  for (size_t i = 0; i < context->stack_count; i++) {
+    const onstack_profile_stack *stack = &context->stacks[i];
+    for (uint32_t frame = 0; frame < stack->frame_count; frame++) {
+      onstack_generated_span *span = &spans[context->numbers[stack->frames[frame]]];
+      if (stack->first_ns < span->first_ns) span->first_ns = stack->first_ns;
+      if (stack->last_ns > span->last_ns) span->last_ns = stack->last_ns;
     }
   }
   for (size_t i = 0; i < table->count; i++)
@@ -24409,15 +24425,15 @@ typedef struct otlp_pair {
 
 /* The sink has seen to it that there are pairs, and that each string ends. */
 static uint32_t otlp_next_label(const onstack_profile_stack *stack, uint32_t at, otlp_pair *pair) {
-  pair->key = stack->labels + at;
+  pair->key = stack->head->labels + at;
   pair->value = pair->key + strlen(pair->key) + 1;
-  return (uint32_t)(pair->value + strlen(pair->value) + 1 - stack->labels);
+  return (uint32_t)(pair->value + strlen(pair->value) + 1 - stack->head->labels);
 }
 
 static int otlp_find_link(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link) {
   const char *trace = NULL, *span = NULL;
   otlp_pair pair;
-  for (uint32_t at = 0; at < stack->label_bytes;) {
+  for (uint32_t at = 0; at < stack->head->label_bytes;) {
     at = otlp_next_label(stack, at, &pair);
     if (!trace && strcmp(pair.key, "trace_id") == 0) trace = pair.value;
     if (!span && strcmp(pair.key, "span_id") == 0) span = pair.value;
@@ -24427,12 +24443,12 @@ static int otlp_find_link(onstack_otlp_writer *writer, const onstack_profile_sta
 
 static int otlp_add_thread(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
   int error = 0;
-  if (stack->thread_name[0] != '\0') {
-    error = onstack_otlp_text_value(writer, stack->thread_name, strlen(stack->thread_name));
+  if (stack->head->thread_name[0] != '\0') {
+    error = onstack_otlp_text_value(writer, stack->head->thread_name, strlen(stack->head->thread_name));
     if (error == 0) error = otlp_add_label(writer, "thread.name");
   }
-  if (error == 0 && stack->tid != 0) {
-    onstack_protobuf_add_chosen(&writer->value, otlp_value_int, (uint64_t)stack->tid);
+  if (error == 0 && stack->head->tid != 0) {
+    onstack_protobuf_add_chosen(&writer->value, otlp_value_int, (uint64_t)stack->head->tid);
     error = otlp_add_label(writer, "thread.id");
   }
   return error;
@@ -24442,7 +24458,7 @@ int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack
   writer->key_count = 0;
   int error = otlp_find_link(writer, stack, link);
   if (error == 0) error = otlp_add_thread(writer, stack);
-  for (uint32_t at = 0; error == 0 && at < stack->label_bytes;) {
+  for (uint32_t at = 0; error == 0 && at < stack->head->label_bytes;) {
     otlp_pair pair;
     at = otlp_next_label(stack, at, &pair);
     if (*link != 0 && (strcmp(pair.key, "trace_id") == 0 || strcmp(pair.key, "span_id") == 0)) continue;
@@ -24797,7 +24813,7 @@ static int otlp_make_identities(onstack_otlp_writer *writer) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < view->count; i++) error = otlp_add_identity(writer, &view->items[i]);
   for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].samples > 0) error = otlp_add_identity(writer, &view->overflow[i]);
+    if (view->overflow[i].weight > 0) error = otlp_add_identity(writer, &view->overflow[i]);
   }
   return error;
 }
@@ -24819,7 +24835,7 @@ static void otlp_add_samples(onstack_otlp_writer *writer, uint32_t column) {
   size_t identity = view->count;
   for (size_t i = 0; i < view->count; i++) otlp_add_sample(writer, &view->items[i], i, column);
   for (uint32_t i = 0; i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].samples > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
+    if (view->overflow[i].weight > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
   }
 }
 
@@ -25176,10 +25192,10 @@ static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const 
 /* The sink has seen to it that there are pairs, and that each string ends. */
 static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   int error = 0;
-  for (uint32_t at = 0; error == 0 && at < stack->label_bytes;) {
-    const char *key = stack->labels + at, *value = key + strlen(key) + 1;
+  for (uint32_t at = 0; error == 0 && at < stack->head->label_bytes;) {
+    const char *key = stack->head->labels + at, *value = key + strlen(key) + 1;
     error = pprof_add_label(writer, key, value, 0);
-    at = (uint32_t)(value + strlen(value) + 1 - stack->labels);
+    at = (uint32_t)(value + strlen(value) + 1 - stack->head->labels);
   }
   return error;
 }
@@ -25215,8 +25231,8 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   pprof_add_values(writer, stack);
   int error = 0;
   writer->key_count = 0;
-  if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
-  if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
+  if (stack->head->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->head->thread_name, 0);
+  if (error == 0 && stack->head->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->head->tid);
   if (error == 0) error = pprof_add_labels(writer, stack);
   return error != 0 ? error : pprof_send_sample(writer, stack);
 }
@@ -25226,7 +25242,7 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < view->count; i++) error = pprof_write_sample(writer, &view->items[i]);
   for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].samples > 0) error = pprof_write_sample(writer, &view->overflow[i]);
+    if (view->overflow[i].weight > 0) error = pprof_write_sample(writer, &view->overflow[i]);
   }
   return error;
 }
@@ -25511,9 +25527,8 @@ static void profile_take_frames(onstack_profile *profile, const onstack_sample *
   }
 }
 
-/* What tells this sample's stack from others, besides its frames. */
-static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
-  onstack_profile_stack key = {.truncation = sample->truncation, .kind = sample->kind, .period = sample->period};
+static onstack_profile_head profile_head(const onstack_profile *profile, const onstack_sample *sample) {
+  onstack_profile_head key = {.truncation = sample->truncation, .kind = sample->kind, .period = sample->period};
   if (profile->thread_ids) key.tid = sample->tid;
   if (sample->label_bytes > 0) {
     key.labels = sample->labels;
@@ -25525,24 +25540,21 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
   return key;
 }
 
-static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
-  for (uint32_t i = 0; i < stack->frame_count; i++) {
-    const uint64_t frame = stack->frames[i];
-    bool unknown = frame != ONSTACK_MAPS_UNKNOWN && !onstack_is_interpreted(frame) &&
-                   !onstack_profile_maps_find(maps, stack->frames[i]);
-    if (unknown) return false;
-  }
-  return true;
-}
-
-/* With the lock held. Code that somebody generated, or mapped since the mappings were read. */
-static void profile_want_names(onstack_profile *profile, const onstack_profile_stack *stack) {
-  for (uint32_t i = 0; i < stack->frame_count; i++) {
-    const uint64_t address = stack->frames[i];
-    if (onstack_is_interpreted(address)) continue; /* it has its name */
-    const onstack_profile_mapping *mapping = onstack_profile_maps_find(profile->sight.maps, address);
-    const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-    if (!library && address != ONSTACK_MAPS_UNKNOWN) onstack_kept_names_want(&profile->stacks->names, address);
+/* With the lock held, of a new stack: the frames whose code somebody generated, or mapped since the mappings were read. Frames
+   that follow each other mostly lie in one mapping. */
+static void profile_look_at_new(onstack_profile *profile, uint32_t frame_count) {
+  const onstack_profile_maps *maps = profile->sight.maps;
+  const onstack_profile_mapping *mapping = NULL;
+  bool library = false;
+  for (uint32_t i = 0; i < frame_count; i++) {
+    const uint64_t address = profile->frames[i];
+    if (address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address)) continue; /* the latter has its name */
+    if (!mapping || address < mapping->start || address >= mapping->limit) {
+      mapping = onstack_profile_maps_find(maps, address);
+      library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
+    }
+    if (!library) onstack_kept_names_want(&profile->stacks->names, address);
+    if (!mapping) profile->maps_stale = true;
   }
 }
 
@@ -25571,25 +25583,20 @@ static void profile_ask_names(onstack_profile *profile, onstack_profile_stacks *
 }
 
 /* With the lock held. old[]: see profile_reread_maps. */
-static int profile_count(onstack_profile *profile, onstack_profile_stack *key, const onstack_sample *sample,
+static int profile_count(onstack_profile *profile, const onstack_profile_head *head, const onstack_sample *sample,
                          onstack_profile_maps *old[2]) {
   bool added;
   if (onstack_profile_sight_has_changed(&profile->sight)) old[0] = profile_reread_maps(profile, true);
   profile_take_frames(profile, sample);
-  key->frames = profile->frames;
-  key->frame_count = sample->frame_count;
   if (!profile->stacks) profile->stacks = onstack_profile_stacks_new(profile->timeline_bytes, profile->start_ns);
   if (!profile->stacks) return -ENOMEM;
-  int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
+  int error = onstack_profile_stacks_count(profile->stacks, head, profile->frames, sample, profile->max_stacks, &added);
   if (error != 0) return error;
   profile_sums *sums = &profile->sums[sample->kind];
   sums->samples++;
   sums->weight += sample->weight;
   sums->value += sample->value;
-  if (added) profile_want_names(profile, &profile->stacks->items[profile->stacks->count - 1]);
-  if (added && !profile->maps_stale) {
-    profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
-  }
+  if (added) profile_look_at_new(profile, sample->frame_count);
   if (profile->maps_stale && onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
     old[1] = profile_reread_maps(profile, true);
   }
@@ -25603,11 +25610,11 @@ static int profile_take_sample(onstack_profile *profile, const onstack_sample *s
     pthread_mutex_unlock(&profile->lock);
     return 0;
   }
-  onstack_profile_stack key = profile_key(profile, sample);
+  const onstack_profile_head head = profile_head(profile, sample);
   onstack_profile_maps *old[2] = {NULL, NULL};
   onstack_ours++;
   pthread_mutex_lock(&profile->lock);
-  int error = profile_count(profile, &key, sample, old);
+  int error = profile_count(profile, &head, sample, old);
   onstack_kept_batch batch;
   onstack_profile_stacks *named = profile_begin_names(profile, &batch);
   pthread_mutex_unlock(&profile->lock);
@@ -25726,7 +25733,7 @@ static void profile_leave_out_young(const onstack_profile_held *held, uint64_t u
 static void profile_keep_only(onstack_kind only, onstack_profile_view *view) {
   size_t kept = 0;
   for (size_t i = 0; i < view->count; i++)
-    if (view->items[i].kind == only) view->items[kept++] = view->items[i];
+    if (view->items[i].head->kind == only) view->items[kept++] = view->items[i];
   view->count = kept;
 }
 
@@ -25740,10 +25747,15 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only
   memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
   view->count = stacks->count;
   view->names = malloc((stacks->names.count + 1) * sizeof(*view->names));
-  if (!view->names) {
+  view->addresses = malloc((stacks->address_count + 1) * sizeof(*view->addresses));
+  if (!view->names || !view->addresses) {
     free(view->items);
+    free(view->names);
+    free(view->addresses);
     return -ENOMEM;
   }
+  for (size_t i = 0; i < stacks->address_count; i++) view->addresses[i] = stacks->addresses[i];
+  view->address_count = stacks->address_count;
   for (size_t i = 0; i < stacks->names.count; i++) view->names[i] = stacks->names.items[i];
   view->name_count = stacks->names.count;
   view->times_kept = stacks->timeline.kept;
@@ -25780,6 +25792,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
 void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
   free(view->items);
   free(view->names);
+  free(view->addresses);
   pthread_mutex_lock(&profile->lock);
   bool last_stacks = view->stacks && onstack_profile_stacks_drop(view->stacks);
   bool last_maps = onstack_profile_maps_drop(view->maps);
@@ -25909,6 +25922,9 @@ onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *fiel
 
 /* ---- core/src/profile/report.c ---- */
 
+#include <errno.h>
+#include <stdlib.h>
+
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
   *symbolize = true;
@@ -25923,11 +25939,18 @@ static int report_read_options(const onstack_write_options *given, onstack_write
 }
 
 static int report_collect_addresses(onstack_profile_report *report) {
+  const onstack_profile_view *view = &report->view;
   int error = 0;
-  for (size_t i = 0; error == 0 && i < report->view.count; i++) {
-    const onstack_profile_stack *stack = &report->view.items[i];
+  report->numbers = malloc((view->address_count + 1) * sizeof(*report->numbers));
+  if (!report->numbers) return -ENOMEM;
+  for (size_t i = 0; i < view->address_count; i++) report->numbers[i] = ONSTACK_PROFILE_HASH_NONE;
+  for (size_t i = 0; error == 0 && i < view->count; i++) {
+    const onstack_profile_stack *stack = &view->items[i];
     for (uint32_t frame = 0; error == 0 && frame < stack->frame_count; frame++) {
-      error = onstack_profile_symbols_add_address(&report->symbols, stack->frames[frame]);
+      uint32_t *number = &report->numbers[stack->frames[frame]];
+      if (*number != ONSTACK_PROFILE_HASH_NONE) continue;
+      *number = (uint32_t)report->symbols.count; /* each address is here once */
+      error = onstack_profile_symbols_add_address(&report->symbols, view->addresses[stack->frames[frame]]);
     }
   }
   return error != 0 ? error : onstack_profile_symbols_open(&report->symbols);
@@ -25947,9 +25970,9 @@ static int report_name_unknown(onstack_symbol_table *symbols) {
 
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
-  const onstack_name_context generated = {maps, report->view.names, report->view.name_count, report->view.items,
-                                          report->view.count};
   int error = report_collect_addresses(report);
+  const onstack_name_context generated = {
+      maps, report->view.names, report->view.name_count, report->view.items, report->view.count, report->numbers};
   if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
@@ -26013,6 +26036,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
 void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_profile_symbols_release(&report->symbols);
   onstack_profile_view_release(report->profile, &report->view);
+  free(report->numbers);
   onstack_ours--;
 }
 
@@ -26029,6 +26053,10 @@ onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64
   stacks->timeline.room = timeline_bytes;
   stacks->timeline.origin_ns = origin_ns;
   stacks->timeline.wanted = timeline_bytes > 0;
+  for (uint32_t kind = 0; kind < ONSTACK_KINDS; kind++) {
+    stacks->overflow_heads[kind].kind = (onstack_kind)kind;
+    stacks->overflow[kind].head = &stacks->overflow_heads[kind];
+  }
   return stacks;
 }
 
@@ -26036,51 +26064,115 @@ bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks) { return onstac
 
 void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_arena_release(&stacks->frames);
+  onstack_profile_hash_release(&stacks->address_index);
+  onstack_profile_hash_release(&stacks->head_index);
   onstack_profile_hash_release(&stacks->index);
   onstack_profile_held_release(&stacks->held);
   onstack_kept_names_release(&stacks->names);
   onstack_profile_arena_release(&stacks->timeline.arena);
+  free(stacks->addresses);
+  free(stacks->heads);
   free(stacks->items);
   free(stacks);
 }
 
-static uint32_t stacks_hash(const onstack_profile_stack *stack) {
-  uint64_t hash = onstack_profile_hash_word(stack->period, (uint64_t)stack->kind << 32 | (uint32_t)stack->tid);
-  hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | stack->frame_count);
-  hash = onstack_profile_hash_bytes(hash, stack->thread_name, sizeof(stack->thread_name));
-  if (stack->label_bytes > 0) hash = onstack_profile_hash_bytes(hash, stack->labels, stack->label_bytes);
-  for (uint32_t i = 0; i < stack->frame_count; i++) hash = onstack_profile_hash_word(hash, stack->frames[i]);
+static uint64_t stacks_hash_head(const onstack_profile_head *head) {
+  uint64_t hash = onstack_profile_hash_word(head->period, (uint64_t)head->kind << 32 | (uint32_t)head->tid);
+  hash = onstack_profile_hash_word(hash, head->truncation);
+  hash = onstack_profile_hash_bytes(hash, head->thread_name, sizeof(head->thread_name));
+  return head->label_bytes > 0 ? onstack_profile_hash_bytes(hash, head->labels, head->label_bytes) : hash;
+}
+
+static bool stacks_equal_heads(const onstack_profile_head *have, const onstack_profile_head *want) {
+  return have->tid == want->tid && have->period == want->period && have->kind == want->kind &&
+         have->truncation == want->truncation && have->label_bytes == want->label_bytes &&
+         (want->label_bytes == 0 || memcmp(have->labels, want->labels, want->label_bytes) == 0) &&
+         memcmp(have->thread_name, want->thread_name, sizeof(have->thread_name)) == 0;
+}
+
+static bool stacks_equal_head(const void *owner, uint32_t item, const void *key) {
+  return stacks_equal_heads(((const onstack_profile_stacks *)owner)->heads[item], key);
+}
+
+static bool stacks_equal_address(const void *owner, uint32_t item, const void *key) {
+  return ((const onstack_profile_stacks *)owner)->addresses[item] == *(const uint64_t *)key;
+}
+
+typedef struct stacks_key {
+  const onstack_profile_head *head;
+  const uint64_t *frames;
+  uint32_t frame_count;
+} stacks_key;
+
+static uint32_t stacks_hash(const stacks_key *key, uint64_t hash) {
+  hash = onstack_profile_hash_word(hash, key->frame_count);
+  for (uint32_t i = 0; i < key->frame_count; i++) hash = onstack_profile_hash_word(hash, key->frames[i]);
   return onstack_profile_hash_fold(hash);
 }
 
-static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
-  const onstack_profile_stack *have = &((const onstack_profile_stacks *)owner)->items[item];
-  const onstack_profile_stack *want = key;
-  if (have->frame_count != want->frame_count || have->tid != want->tid || have->period != want->period ||
-      have->kind != want->kind || have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
-      (want->label_bytes > 0 && memcmp(have->labels, want->labels, want->label_bytes) != 0) ||
-      memcmp(have->thread_name, want->thread_name, sizeof(have->thread_name)) != 0) {
-    return false;
-  }
-  return memcmp(have->frames, want->frames, want->frame_count * sizeof(*want->frames)) == 0;
+static bool stacks_equal(const void *owner, uint32_t item, const void *data) {
+  const onstack_profile_stacks *stacks = owner;
+  const onstack_profile_stack *have = &stacks->items[item];
+  const stacks_key *want = data;
+  if (have->frame_count != want->frame_count || !stacks_equal_heads(have->head, want->head)) return false;
+  for (uint32_t i = 0; i < want->frame_count; i++)
+    if (stacks->addresses[have->frames[i]] != want->frames[i]) return false;
+  return true;
 }
 
-static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const onstack_profile_stack *key, uint32_t hash) {
+/* The number of an address, new or known; ONSTACK_PROFILE_HASH_NONE: no memory. */
+static uint32_t stacks_number(onstack_profile_stacks *stacks, uint64_t address) {
+  const uint32_t hash = onstack_profile_hash_fold(onstack_profile_hash_word(0, address));
+  uint32_t number = onstack_profile_hash_find(&stacks->address_index, hash, stacks_equal_address, stacks, &address);
+  if (number != ONSTACK_PROFILE_HASH_NONE) return number;
+  if (stacks->address_count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&stacks->address_index) != 0)
+    return ONSTACK_PROFILE_HASH_NONE;
+  void *addresses = onstack_profile_grow(stacks->addresses, &stacks->address_capacity, stacks->address_count + 1,
+                                         sizeof(*stacks->addresses));
+  if (!addresses) return ONSTACK_PROFILE_HASH_NONE;
+  stacks->addresses = addresses;
+  number = (uint32_t)stacks->address_count++;
+  stacks->addresses[number] = address;
+  onstack_profile_hash_insert(&stacks->address_index, hash, number);
+  return number;
+}
+
+/* The store's own copy of a head, new or known; NULL: no memory. */
+static const onstack_profile_head *stacks_head(onstack_profile_stacks *stacks, const onstack_profile_head *key,
+                                               uint64_t hash) {
+  const uint32_t folded = onstack_profile_hash_fold(hash);
+  const uint32_t item = onstack_profile_hash_find(&stacks->head_index, folded, stacks_equal_head, stacks, key);
+  if (item != ONSTACK_PROFILE_HASH_NONE) return stacks->heads[item];
+  if (onstack_profile_hash_reserve(&stacks->head_index) != 0) return NULL;
+  void *heads = onstack_profile_grow(stacks->heads, &stacks->head_capacity, stacks->head_count + 1, sizeof(*stacks->heads));
+  if (!heads) return NULL;
+  stacks->heads = heads;
+  onstack_profile_head *head = onstack_profile_arena_take(&stacks->frames, sizeof(*head));
+  const char *labels = key->labels;
+  if (labels) labels = onstack_profile_arena_text(&stacks->frames, labels, key->label_bytes);
+  if (!head || (!labels && key->labels)) return NULL;
+  *head = *key;
+  head->labels = labels;
+  onstack_profile_hash_insert(&stacks->head_index, folded, (uint32_t)stacks->head_count);
+  stacks->heads[stacks->head_count++] = head;
+  return head;
+}
+
+static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const stacks_key *key, uint64_t head_hash,
+                                         uint32_t hash) {
   if (onstack_profile_hash_reserve(&stacks->index) != 0) return NULL;
   void *items = onstack_profile_grow(stacks->items, &stacks->capacity, stacks->count + 1, sizeof(*stacks->items));
   if (!items) return NULL;
   stacks->items = items;
-  size_t frame_bytes = key->frame_count * sizeof(*key->frames);
-  uint64_t *frames = onstack_profile_arena_take(&stacks->frames, frame_bytes);
+  const onstack_profile_head *head = stacks_head(stacks, key->head, head_hash);
+  uint32_t *frames = !head ? NULL : onstack_profile_arena_take(&stacks->frames, key->frame_count * sizeof(*frames));
   if (!frames) return NULL;
-  memcpy(frames, key->frames, frame_bytes);
+  for (uint32_t i = 0; i < key->frame_count; i++) {
+    frames[i] = stacks_number(stacks, key->frames[i]);
+    if (frames[i] == ONSTACK_PROFILE_HASH_NONE) return NULL;
+  }
   onstack_profile_stack *stack = &stacks->items[stacks->count];
-  const char *labels = key->labels;
-  if (labels) labels = onstack_profile_arena_text(&stacks->frames, labels, key->label_bytes);
-  if (!labels && key->labels) return NULL;
-  *stack = *key;
-  stack->labels = labels;
-  stack->frames = frames;
+  *stack = (onstack_profile_stack){.frames = frames, .head = head, .frame_count = key->frame_count};
   onstack_profile_hash_insert(&stacks->index, hash, (uint32_t)stacks->count);
   stacks->count++;
   return stack;
@@ -26089,26 +26181,26 @@ static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const o
 /* A time and a weight tell the value of these. */
 static bool stacks_kind_has_times(onstack_kind kind) { return kind == ONSTACK_KIND_CPU || kind == ONSTACK_KIND_WALL; }
 
-int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
+int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_head *head, const uint64_t *frames,
                                  const onstack_sample *sample, size_t limit, bool *added) {
-  uint32_t hash = stacks_hash(key);
-  uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, key);
+  const stacks_key key = {head, frames, sample->frame_count};
+  const uint64_t head_hash = stacks_hash_head(head);
+  uint32_t hash = stacks_hash(&key, head_hash);
+  uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, &key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
   if (sample->object != 0 && onstack_profile_held_reserve(&stacks->held) != 0) return -ENOMEM;
   if (!stack && stacks->count >= limit) {
-    stack = &stacks->overflow[key->kind];
-    stack->kind = key->kind;
+    stack = &stacks->overflow[head->kind];
     item = ONSTACK_PROFILE_HASH_NONE;
   } else if (!stack) {
-    stack = stacks_add(stacks, key, hash);
+    stack = stacks_add(stacks, &key, head_hash, hash);
     if (!stack) return -ENOMEM;
     *added = true;
     item = (uint32_t)stacks->count - 1;
   }
-  if (stack->samples == 0 || sample->time_ns < stack->first_ns) stack->first_ns = sample->time_ns;
+  if (stack->weight == 0 || sample->time_ns < stack->first_ns) stack->first_ns = sample->time_ns;
   if (sample->time_ns > stack->last_ns) stack->last_ns = sample->time_ns;
-  stack->samples++;
   stack->weight += sample->weight;
   stack->value += sample->value;
   if (stacks->timeline.wanted && stacks_kind_has_times(sample->kind))
@@ -26249,13 +26341,13 @@ static uint64_t tables_special(onstack_profile_tables *tables, uint32_t special)
 void onstack_profile_tables_add_stack(onstack_profile_tables *tables, const onstack_profile_stack *stack,
                                       onstack_protobuf *numbers) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    uint32_t number = onstack_profile_symbols_number(&tables->report->symbols, stack->frames[i]);
-    onstack_protobuf_add_varint(numbers, (uint64_t)number + 1);
+    onstack_protobuf_add_varint(numbers, (uint64_t)tables->report->numbers[stack->frames[i]] + 1);
   }
   if (stack->frame_count == 0) {
     onstack_protobuf_add_varint(numbers, tables_special(tables, ONSTACK_TABLES_OVERFLOW));
-  } else if (onstack_profile_truncation_frame(stack->truncation)) {
-    uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
+  } else if (onstack_profile_truncation_frame(stack->head->truncation)) {
+    uint32_t reason =
+        stack->head->truncation < ONSTACK_TRUNCATION_COUNT ? stack->head->truncation : ONSTACK_TRUNCATION_COUNT;
     onstack_protobuf_add_varint(numbers, tables_special(tables, reason));
   }
 }
@@ -26420,7 +26512,7 @@ typedef struct threads_group {
 
 static int threads_compare_stacks(const onstack_profile_stack *a, const onstack_profile_stack *b) {
   if (a->frame_count != b->frame_count) return a->frame_count < b->frame_count ? -1 : 1;
-  if (a->truncation != b->truncation) return a->truncation < b->truncation ? -1 : 1;
+  if (a->head->truncation != b->head->truncation) return a->head->truncation < b->head->truncation ? -1 : 1;
   return memcmp(a->frames, b->frames, a->frame_count * sizeof(*a->frames));
 }
 
@@ -26428,11 +26520,12 @@ static int threads_compare(const void *left, const void *right) {
   const onstack_profile_stack *a = *(const onstack_profile_stack *const *)left;
   const onstack_profile_stack *b = *(const onstack_profile_stack *const *)right;
   const int stacks = threads_compare_stacks(a, b);
-  return stacks != 0 ? stacks : (a->tid > b->tid) - (a->tid < b->tid);
+  return stacks != 0 ? stacks : (a->head->tid > b->head->tid) - (a->head->tid < b->head->tid);
 }
 
 static int threads_compare_groups(const void *left, const void *right) {
-  const int32_t a = ((const threads_group *)left)->items[0]->tid, b = ((const threads_group *)right)->items[0]->tid;
+  const int32_t a = ((const threads_group *)left)->items[0]->head->tid,
+                b = ((const threads_group *)right)->items[0]->head->tid;
   return (a > b) - (a < b);
 }
 
@@ -26463,9 +26556,9 @@ void onstack_threads_text_thread(onstack_profile_output *output, int32_t tid, co
 
 /* Its labels, in their order: the state is the first and needs no key. */
 static void threads_put_thread(onstack_profile_output *output, const onstack_profile_stack *thread) {
-  onstack_threads_text_thread(output, thread->tid, thread->thread_name);
-  for (uint32_t at = 0; at < thread->label_bytes;) {
-    const char *key = thread->labels + at, *value = key + strlen(key) + 1;
+  onstack_threads_text_thread(output, thread->head->tid, thread->head->thread_name);
+  for (uint32_t at = 0; at < thread->head->label_bytes;) {
+    const char *key = thread->head->labels + at, *value = key + strlen(key) + 1;
     threads_put(output, " ");
     if (strcmp(key, "state") != 0) {
       threads_put_clean(output, key);
@@ -26501,21 +26594,21 @@ static void threads_put_line(const onstack_profile_report *report, onstack_profi
   threads_put(output, "\n");
 }
 
-static void threads_put_frame(const onstack_profile_report *report, onstack_profile_output *output, uint64_t address) {
+static void threads_put_frame(const onstack_profile_report *report, onstack_profile_output *output, uint32_t number) {
   const onstack_symbol_table *symbols = &report->symbols;
-  const onstack_profile_lines_of *lines = &symbols->lines_of[onstack_profile_symbols_number(symbols, address)];
+  const onstack_profile_lines_of *lines = &symbols->lines_of[number];
   uint32_t line = lines->first;
   for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next)
-    threads_put_line(report, output, &symbols->lines[line], lines->named, address);
+    threads_put_line(report, output, &symbols->lines[line], lines->named, symbols->addresses[number]);
 }
 
 static int threads_put_group(const onstack_profile_report *report, onstack_profile_output *output,
                              const threads_group *group) {
   const onstack_profile_stack *stack = group->items[0];
-  const char *cut = onstack_profile_truncation_frame(stack->truncation);
+  const char *cut = onstack_profile_truncation_frame(stack->head->truncation);
   threads_put(output, "\n");
   for (size_t i = 0; i < group->count; i++) threads_put_thread(output, group->items[i]);
-  for (uint32_t i = 0; i < stack->frame_count; i++) threads_put_frame(report, output, stack->frames[i]);
+  for (uint32_t i = 0; i < stack->frame_count; i++) threads_put_frame(report, output, report->numbers[stack->frames[i]]);
   if (cut) {
     threads_put(output, "    ");
     threads_put(output, cut);

@@ -45,10 +45,10 @@ static uint64_t columns_main_period(const onstack_profile_view *view, onstack_ki
   size_t known = 0, best = 0;
   for (size_t i = 0; i < view->count; i++) {
     size_t at = 0;
-    if (view->items[i].kind != kind) continue;
-    while (at < known && periods[at] != view->items[i].period) at++;
+    if (view->items[i].head->kind != kind) continue;
+    while (at < known && periods[at] != view->items[i].head->period) at++;
     if (at == ONSTACK_PROFILE_PERIODS) continue;
-    if (at == known) periods[known++] = view->items[i].period;
+    if (at == known) periods[known++] = view->items[i].head->period;
     values[at] += view->items[i].value;
     if (values[at] > values[best]) best = at;
   }
@@ -87,8 +87,8 @@ onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report 
 /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
 uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, const onstack_profile_stack *stack,
                                        uint32_t column) {
-  if (column == columns->value[stack->kind]) return stack->value;
-  if (column == columns->weight[stack->kind]) return stack->weight;
+  if (column == columns->value[stack->head->kind]) return stack->value;
+  if (column == columns->weight[stack->head->kind]) return stack->weight;
   if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
   return column == columns->held_value ? stack->held_value : 0;
 }

@@ -64,7 +64,7 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
   const onstack_symbol_table *symbols = &folded->report->symbols;
   size_t count = 0;
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    uint32_t number = onstack_profile_symbols_number(symbols, stack->frames[i]);
+    uint32_t number = folded->report->numbers[stack->frames[i]];
     uint32_t line = symbols->lines_of[number].first;
     for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
       count++;
@@ -76,7 +76,7 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
 
 /* Of time the ticks, which other tools count too; of anything else what it is measured in. */
 static uint64_t folded_number(const onstack_profile_stack *stack) {
-  const bool ticks = stack->kind == ONSTACK_KIND_CPU || stack->kind == ONSTACK_KIND_WALL;
+  const bool ticks = stack->head->kind == ONSTACK_KIND_CPU || stack->head->kind == ONSTACK_KIND_WALL;
   return ticks ? stack->weight : stack->value;
 }
 
@@ -84,10 +84,10 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
   uint32_t head[2], head_count = 0;
   int error = 0;
   if (folded->report->view.thread_names) {
-    const char *name = stack->thread_name[0] != '\0' ? stack->thread_name : ONSTACK_FOLDED_UNNAMED_THREAD;
+    const char *name = stack->head->thread_name[0] != '\0' ? stack->head->thread_name : ONSTACK_FOLDED_UNNAMED_THREAD;
     error = folded_add_name(folded, name, strlen(name), &head[head_count++]);
   }
-  const char *cut = onstack_profile_truncation_frame(stack->truncation);
+  const char *cut = onstack_profile_truncation_frame(stack->head->truncation);
   if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
   if (error != 0) return error;
   folded_line *line = &folded->lines[folded->count];
@@ -102,7 +102,7 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
 }
 
 static int folded_add_overflow(folded_report *folded, const onstack_profile_stack *overflow) {
-  if (overflow->samples == 0) return 0;
+  if (overflow->weight == 0) return 0;
   folded_line *line = &folded->lines[folded->count];
   *line = (folded_line){.count = 1, .number = folded_number(overflow)};
   line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));

@@ -142,9 +142,8 @@ static void profile_take_frames(onstack_profile *profile, const onstack_sample *
   }
 }
 
-/* What tells this sample's stack from others, besides its frames. */
-static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
-  onstack_profile_stack key = {.truncation = sample->truncation, .kind = sample->kind, .period = sample->period};
+static onstack_profile_head profile_head(const onstack_profile *profile, const onstack_sample *sample) {
+  onstack_profile_head key = {.truncation = sample->truncation, .kind = sample->kind, .period = sample->period};
   if (profile->thread_ids) key.tid = sample->tid;
   if (sample->label_bytes > 0) {
     key.labels = sample->labels;
@@ -156,24 +155,21 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
   return key;
 }
 
-static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
-  for (uint32_t i = 0; i < stack->frame_count; i++) {
-    const uint64_t frame = stack->frames[i];
-    bool unknown = frame != ONSTACK_MAPS_UNKNOWN && !onstack_is_interpreted(frame) &&
-                   !onstack_profile_maps_find(maps, stack->frames[i]);
-    if (unknown) return false;
-  }
-  return true;
-}
-
-/* With the lock held. Code that somebody generated, or mapped since the mappings were read. */
-static void profile_want_names(onstack_profile *profile, const onstack_profile_stack *stack) {
-  for (uint32_t i = 0; i < stack->frame_count; i++) {
-    const uint64_t address = stack->frames[i];
-    if (onstack_is_interpreted(address)) continue; /* it has its name */
-    const onstack_profile_mapping *mapping = onstack_profile_maps_find(profile->sight.maps, address);
-    const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-    if (!library && address != ONSTACK_MAPS_UNKNOWN) onstack_kept_names_want(&profile->stacks->names, address);
+/* With the lock held, of a new stack: the frames whose code somebody generated, or mapped since the mappings were read. Frames
+   that follow each other mostly lie in one mapping. */
+static void profile_look_at_new(onstack_profile *profile, uint32_t frame_count) {
+  const onstack_profile_maps *maps = profile->sight.maps;
+  const onstack_profile_mapping *mapping = NULL;
+  bool library = false;
+  for (uint32_t i = 0; i < frame_count; i++) {
+    const uint64_t address = profile->frames[i];
+    if (address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address)) continue; /* the latter has its name */
+    if (!mapping || address < mapping->start || address >= mapping->limit) {
+      mapping = onstack_profile_maps_find(maps, address);
+      library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
+    }
+    if (!library) onstack_kept_names_want(&profile->stacks->names, address);
+    if (!mapping) profile->maps_stale = true;
   }
 }
 
@@ -202,25 +198,20 @@ static void profile_ask_names(onstack_profile *profile, onstack_profile_stacks *
 }
 
 /* With the lock held. old[]: see profile_reread_maps. */
-static int profile_count(onstack_profile *profile, onstack_profile_stack *key, const onstack_sample *sample,
+static int profile_count(onstack_profile *profile, const onstack_profile_head *head, const onstack_sample *sample,
                          onstack_profile_maps *old[2]) {
   bool added;
   if (onstack_profile_sight_has_changed(&profile->sight)) old[0] = profile_reread_maps(profile, true);
   profile_take_frames(profile, sample);
-  key->frames = profile->frames;
-  key->frame_count = sample->frame_count;
   if (!profile->stacks) profile->stacks = onstack_profile_stacks_new(profile->timeline_bytes, profile->start_ns);
   if (!profile->stacks) return -ENOMEM;
-  int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
+  int error = onstack_profile_stacks_count(profile->stacks, head, profile->frames, sample, profile->max_stacks, &added);
   if (error != 0) return error;
   profile_sums *sums = &profile->sums[sample->kind];
   sums->samples++;
   sums->weight += sample->weight;
   sums->value += sample->value;
-  if (added) profile_want_names(profile, &profile->stacks->items[profile->stacks->count - 1]);
-  if (added && !profile->maps_stale) {
-    profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
-  }
+  if (added) profile_look_at_new(profile, sample->frame_count);
   if (profile->maps_stale && onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
     old[1] = profile_reread_maps(profile, true);
   }
@@ -234,11 +225,11 @@ static int profile_take_sample(onstack_profile *profile, const onstack_sample *s
     pthread_mutex_unlock(&profile->lock);
     return 0;
   }
-  onstack_profile_stack key = profile_key(profile, sample);
+  const onstack_profile_head head = profile_head(profile, sample);
   onstack_profile_maps *old[2] = {NULL, NULL};
   onstack_ours++;
   pthread_mutex_lock(&profile->lock);
-  int error = profile_count(profile, &key, sample, old);
+  int error = profile_count(profile, &head, sample, old);
   onstack_kept_batch batch;
   onstack_profile_stacks *named = profile_begin_names(profile, &batch);
   pthread_mutex_unlock(&profile->lock);
@@ -357,7 +348,7 @@ static void profile_leave_out_young(const onstack_profile_held *held, uint64_t u
 static void profile_keep_only(onstack_kind only, onstack_profile_view *view) {
   size_t kept = 0;
   for (size_t i = 0; i < view->count; i++)
-    if (view->items[i].kind == only) view->items[kept++] = view->items[i];
+    if (view->items[i].head->kind == only) view->items[kept++] = view->items[i];
   view->count = kept;
 }
 
@@ -371,10 +362,15 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only
   memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
   view->count = stacks->count;
   view->names = malloc((stacks->names.count + 1) * sizeof(*view->names));
-  if (!view->names) {
+  view->addresses = malloc((stacks->address_count + 1) * sizeof(*view->addresses));
+  if (!view->names || !view->addresses) {
     free(view->items);
+    free(view->names);
+    free(view->addresses);
     return -ENOMEM;
   }
+  for (size_t i = 0; i < stacks->address_count; i++) view->addresses[i] = stacks->addresses[i];
+  view->address_count = stacks->address_count;
   for (size_t i = 0; i < stacks->names.count; i++) view->names[i] = stacks->names.items[i];
   view->name_count = stacks->names.count;
   view->times_kept = stacks->timeline.kept;
@@ -411,6 +407,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
 void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
   free(view->items);
   free(view->names);
+  free(view->addresses);
   pthread_mutex_lock(&profile->lock);
   bool last_stacks = view->stacks && onstack_profile_stacks_drop(view->stacks);
   bool last_maps = onstack_profile_maps_drop(view->maps);

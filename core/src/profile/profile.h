@@ -16,8 +16,10 @@
 
 /* The state of a profile at one instant. Read without the lock. */
 typedef struct onstack_profile_view {
-  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
+  onstack_profile_stack *items; /* own copy; frames and heads belong to `stacks` */
   size_t count;
+  uint64_t *addresses; /* own copy, by the numbers that frames are */
+  size_t address_count;
   onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
   onstack_profile_maps *maps;     /* a reference */

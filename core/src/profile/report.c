@@ -8,6 +8,9 @@
 #include "profile/generated/name_source.h"
 #include "profile/interpreted_lines.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
   *symbolize = true;
@@ -22,11 +25,18 @@ static int report_read_options(const onstack_write_options *given, onstack_write
 }
 
 static int report_collect_addresses(onstack_profile_report *report) {
+  const onstack_profile_view *view = &report->view;
   int error = 0;
-  for (size_t i = 0; error == 0 && i < report->view.count; i++) {
-    const onstack_profile_stack *stack = &report->view.items[i];
+  report->numbers = malloc((view->address_count + 1) * sizeof(*report->numbers));
+  if (!report->numbers) return -ENOMEM;
+  for (size_t i = 0; i < view->address_count; i++) report->numbers[i] = ONSTACK_PROFILE_HASH_NONE;
+  for (size_t i = 0; error == 0 && i < view->count; i++) {
+    const onstack_profile_stack *stack = &view->items[i];
     for (uint32_t frame = 0; error == 0 && frame < stack->frame_count; frame++) {
-      error = onstack_profile_symbols_add_address(&report->symbols, stack->frames[frame]);
+      uint32_t *number = &report->numbers[stack->frames[frame]];
+      if (*number != ONSTACK_PROFILE_HASH_NONE) continue;
+      *number = (uint32_t)report->symbols.count; /* each address is here once */
+      error = onstack_profile_symbols_add_address(&report->symbols, view->addresses[stack->frames[frame]]);
     }
   }
   return error != 0 ? error : onstack_profile_symbols_open(&report->symbols);
@@ -46,9 +56,9 @@ static int report_name_unknown(onstack_symbol_table *symbols) {
 
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
-  const onstack_name_context generated = {maps, report->view.names, report->view.name_count, report->view.items,
-                                          report->view.count};
   int error = report_collect_addresses(report);
+  const onstack_name_context generated = {
+      maps, report->view.names, report->view.name_count, report->view.items, report->view.count, report->numbers};
   if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
@@ -112,5 +122,6 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
 void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_profile_symbols_release(&report->symbols);
   onstack_profile_view_release(report->profile, &report->view);
+  free(report->numbers);
   onstack_ours--;
 }

@@ -13,6 +13,7 @@ typedef struct onstack_profile_report {
   onstack_profile *profile;
   onstack_profile_view view;
   onstack_symbol_table symbols;
+  uint32_t *numbers; /* of an address of the view, its number in `symbols`; there for those of the view's stacks */
   bool symbolized;
   int64_t start_unix_ns;
   int64_t duration_ns;

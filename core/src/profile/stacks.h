@@ -19,21 +19,25 @@
 
 #define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
 
-typedef struct onstack_profile_stack {
-  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
-  const uint64_t *frames;
-  uint32_t frame_count;
+/* What tells a stack from others besides its frames. Most stacks of a profile share a few. */
+typedef struct onstack_profile_head {
+  uint64_t period;
+  const char *labels; /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
   onstack_truncation truncation;
   onstack_kind kind;
-  uint64_t period;
   int32_t tid;                                   /* 0 where threads are not told apart */
   char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
-  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
-  uint32_t label_bytes;
+} onstack_profile_head;
+
+/* There may be a million: a number for a frame, and one head for many. */
+typedef struct onstack_profile_stack {
+  const uint32_t *frames; /* numbers of addresses, leaf first */
+  const onstack_profile_head *head;
+  uint32_t frame_count;
   onstack_profile_stack_times times;
   uint64_t first_ns, last_ns; /* of its samples; monotonic */
-  uint64_t samples;
-  uint64_t weight;
+  uint64_t weight;            /* 0: no samples yet */
   uint64_t value;
   uint64_t held_weight; /* of allocations, what is in use */
   uint64_t held_value;
@@ -41,7 +45,15 @@ typedef struct onstack_profile_stack {
 
 typedef struct onstack_profile_stacks {
   size_t references;
-  onstack_profile_arena frames;
+  onstack_profile_arena frames; /* and heads */
+  /* Look-up addresses by number: interrupted PCs, and return addresses minus 1. */
+  onstack_profile_hash_index address_index;
+  uint64_t *addresses;
+  size_t address_count, address_capacity;
+  onstack_profile_hash_index head_index;
+  const onstack_profile_head **heads;
+  size_t head_count, head_capacity;
+  onstack_profile_head overflow_heads[ONSTACK_KINDS];
   onstack_profile_hash_index index;
   onstack_profile_stack *items;
   size_t count;
@@ -61,11 +73,12 @@ ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks
 ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
 
 /*
- * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before
- * (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
+ * Counts a sample, whose frames are these look-up addresses. What `head` points to is copied. *added: the stack was not known
+ * before (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
  */
-ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
-                                                  const onstack_sample *sample, size_t limit, bool *added);
+ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_head *head,
+                                                  const uint64_t *frames, const onstack_sample *sample, size_t limit,
+                                                  bool *added);
 
 /* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
 ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);

@@ -26,13 +26,13 @@ static uint64_t tables_special(onstack_profile_tables *tables, uint32_t special)
 void onstack_profile_tables_add_stack(onstack_profile_tables *tables, const onstack_profile_stack *stack,
                                       onstack_protobuf *numbers) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    uint32_t number = onstack_profile_symbols_number(&tables->report->symbols, stack->frames[i]);
-    onstack_protobuf_add_varint(numbers, (uint64_t)number + 1);
+    onstack_protobuf_add_varint(numbers, (uint64_t)tables->report->numbers[stack->frames[i]] + 1);
   }
   if (stack->frame_count == 0) {
     onstack_protobuf_add_varint(numbers, tables_special(tables, ONSTACK_TABLES_OVERFLOW));
-  } else if (onstack_profile_truncation_frame(stack->truncation)) {
-    uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
+  } else if (onstack_profile_truncation_frame(stack->head->truncation)) {
+    uint32_t reason =
+        stack->head->truncation < ONSTACK_TRUNCATION_COUNT ? stack->head->truncation : ONSTACK_TRUNCATION_COUNT;
     onstack_protobuf_add_varint(numbers, tables_special(tables, reason));
   }
 }

@@ -22,7 +22,7 @@ typedef struct threads_group {
 
 static int threads_compare_stacks(const onstack_profile_stack *a, const onstack_profile_stack *b) {
   if (a->frame_count != b->frame_count) return a->frame_count < b->frame_count ? -1 : 1;
-  if (a->truncation != b->truncation) return a->truncation < b->truncation ? -1 : 1;
+  if (a->head->truncation != b->head->truncation) return a->head->truncation < b->head->truncation ? -1 : 1;
   return memcmp(a->frames, b->frames, a->frame_count * sizeof(*a->frames));
 }
 
@@ -30,11 +30,12 @@ static int threads_compare(const void *left, const void *right) {
   const onstack_profile_stack *a = *(const onstack_profile_stack *const *)left;
   const onstack_profile_stack *b = *(const onstack_profile_stack *const *)right;
   const int stacks = threads_compare_stacks(a, b);
-  return stacks != 0 ? stacks : (a->tid > b->tid) - (a->tid < b->tid);
+  return stacks != 0 ? stacks : (a->head->tid > b->head->tid) - (a->head->tid < b->head->tid);
 }
 
 static int threads_compare_groups(const void *left, const void *right) {
-  const int32_t a = ((const threads_group *)left)->items[0]->tid, b = ((const threads_group *)right)->items[0]->tid;
+  const int32_t a = ((const threads_group *)left)->items[0]->head->tid,
+                b = ((const threads_group *)right)->items[0]->head->tid;
   return (a > b) - (a < b);
 }
 
@@ -65,9 +66,9 @@ void onstack_threads_text_thread(onstack_profile_output *output, int32_t tid, co
 
 /* Its labels, in their order: the state is the first and needs no key. */
 static void threads_put_thread(onstack_profile_output *output, const onstack_profile_stack *thread) {
-  onstack_threads_text_thread(output, thread->tid, thread->thread_name);
-  for (uint32_t at = 0; at < thread->label_bytes;) {
-    const char *key = thread->labels + at, *value = key + strlen(key) + 1;
+  onstack_threads_text_thread(output, thread->head->tid, thread->head->thread_name);
+  for (uint32_t at = 0; at < thread->head->label_bytes;) {
+    const char *key = thread->head->labels + at, *value = key + strlen(key) + 1;
     threads_put(output, " ");
     if (strcmp(key, "state") != 0) {
       threads_put_clean(output, key);
@@ -103,21 +104,21 @@ static void threads_put_line(const onstack_profile_report *report, onstack_profi
   threads_put(output, "\n");
 }
 
-static void threads_put_frame(const onstack_profile_report *report, onstack_profile_output *output, uint64_t address) {
+static void threads_put_frame(const onstack_profile_report *report, onstack_profile_output *output, uint32_t number) {
   const onstack_symbol_table *symbols = &report->symbols;
-  const onstack_profile_lines_of *lines = &symbols->lines_of[onstack_profile_symbols_number(symbols, address)];
+  const onstack_profile_lines_of *lines = &symbols->lines_of[number];
   uint32_t line = lines->first;
   for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next)
-    threads_put_line(report, output, &symbols->lines[line], lines->named, address);
+    threads_put_line(report, output, &symbols->lines[line], lines->named, symbols->addresses[number]);
 }
 
 static int threads_put_group(const onstack_profile_report *report, onstack_profile_output *output,
                              const threads_group *group) {
   const onstack_profile_stack *stack = group->items[0];
-  const char *cut = onstack_profile_truncation_frame(stack->truncation);
+  const char *cut = onstack_profile_truncation_frame(stack->head->truncation);
   threads_put(output, "\n");
   for (size_t i = 0; i < group->count; i++) threads_put_thread(output, group->items[i]);
-  for (uint32_t i = 0; i < stack->frame_count; i++) threads_put_frame(report, output, stack->frames[i]);
+  for (uint32_t i = 0; i < stack->frame_count; i++) threads_put_frame(report, output, report->numbers[stack->frames[i]]);
   if (cut) {
     threads_put(output, "    ");
     threads_put(output, cut);

@@ -316,7 +316,7 @@ static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, co
   onstack_generated_item *items;
   int error = onstack_generated_collect(table, context->maps, &items, &dump.count);
   if (error != 0) return error;
-  onstack_generated_span *spans = onstack_generated_spans(table, context->stacks, context->stack_count);
+  onstack_generated_span *spans = onstack_generated_spans(table, context);
   dump.items = calloc(dump.count + 1, sizeof(*dump.items));
   dump.window = malloc(JITDUMP_WINDOW);
   for (size_t i = 0; dump.items && spans && i < dump.count; i++) {

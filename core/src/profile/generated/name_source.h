@@ -20,6 +20,7 @@ typedef struct onstack_name_context {
   size_t kept_count;
   const struct onstack_profile_stack *stacks; /* whose addresses the table has */
   size_t stack_count;
+  const uint32_t *numbers; /* of a stack's frame, its number in the table */
 } onstack_name_context;
 
 typedef struct onstack_name_source {

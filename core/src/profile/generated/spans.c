@@ -3,17 +3,16 @@
 
 #include <stdlib.h>
 
-onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table, const onstack_profile_stack *stacks,
-                                                size_t count) {
+onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table, const onstack_name_context *context) {
   onstack_generated_span *spans = malloc((table->count + 1) * sizeof(*spans));
   if (!spans) return NULL;
   for (size_t i = 0; i < table->count; i++) spans[i] = (onstack_generated_span){UINT64_MAX, 0};
-  for (size_t i = 0; i < count; i++) {
-    for (uint32_t frame = 0; frame < stacks[i].frame_count; frame++) {
-      const uint32_t number = onstack_profile_symbols_number(table, stacks[i].frames[frame]);
-      if (number == ONSTACK_PROFILE_HASH_NONE) continue;
-      if (stacks[i].first_ns < spans[number].first_ns) spans[number].first_ns = stacks[i].first_ns;
-      if (stacks[i].last_ns > spans[number].last_ns) spans[number].last_ns = stacks[i].last_ns;
+  for (size_t i = 0; i < context->stack_count; i++) {
+    const onstack_profile_stack *stack = &context->stacks[i];
+    for (uint32_t frame = 0; frame < stack->frame_count; frame++) {
+      onstack_generated_span *span = &spans[context->numbers[stack->frames[frame]]];
+      if (stack->first_ns < span->first_ns) span->first_ns = stack->first_ns;
+      if (stack->last_ns > span->last_ns) span->last_ns = stack->last_ns;
     }
   }
   for (size_t i = 0; i < table->count; i++)

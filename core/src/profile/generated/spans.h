@@ -4,6 +4,7 @@
 #define ONSTACK_PROFILE_GENERATED_SPANS_H
 
 #include "profile/elf/symbol_table.h"
+#include "profile/generated/name_source.h"
 #include "profile/stacks.h"
 
 /* From the first sample of an address to the last. */
@@ -13,6 +14,6 @@ typedef struct onstack_generated_span {
 
 /* Of all addresses of the table, by number, as the stacks tell; the caller's to free. NULL: no memory. */
 ONSTACK_INTERNAL onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table,
-                                                                 const onstack_profile_stack *stacks, size_t count);
+                                                                 const onstack_name_context *context);
 
 #endif

@@ -104,15 +104,15 @@ typedef struct otlp_pair {
 
 /* The sink has seen to it that there are pairs, and that each string ends. */
 static uint32_t otlp_next_label(const onstack_profile_stack *stack, uint32_t at, otlp_pair *pair) {
-  pair->key = stack->labels + at;
+  pair->key = stack->head->labels + at;
   pair->value = pair->key + strlen(pair->key) + 1;
-  return (uint32_t)(pair->value + strlen(pair->value) + 1 - stack->labels);
+  return (uint32_t)(pair->value + strlen(pair->value) + 1 - stack->head->labels);
 }
 
 static int otlp_find_link(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link) {
   const char *trace = NULL, *span = NULL;
   otlp_pair pair;
-  for (uint32_t at = 0; at < stack->label_bytes;) {
+  for (uint32_t at = 0; at < stack->head->label_bytes;) {
     at = otlp_next_label(stack, at, &pair);
     if (!trace && strcmp(pair.key, "trace_id") == 0) trace = pair.value;
     if (!span && strcmp(pair.key, "span_id") == 0) span = pair.value;
@@ -122,12 +122,12 @@ static int otlp_find_link(onstack_otlp_writer *writer, const onstack_profile_sta
 
 static int otlp_add_thread(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
   int error = 0;
-  if (stack->thread_name[0] != '\0') {
-    error = onstack_otlp_text_value(writer, stack->thread_name, strlen(stack->thread_name));
+  if (stack->head->thread_name[0] != '\0') {
+    error = onstack_otlp_text_value(writer, stack->head->thread_name, strlen(stack->head->thread_name));
     if (error == 0) error = otlp_add_label(writer, "thread.name");
   }
-  if (error == 0 && stack->tid != 0) {
-    onstack_protobuf_add_chosen(&writer->value, otlp_value_int, (uint64_t)stack->tid);
+  if (error == 0 && stack->head->tid != 0) {
+    onstack_protobuf_add_chosen(&writer->value, otlp_value_int, (uint64_t)stack->head->tid);
     error = otlp_add_label(writer, "thread.id");
   }
   return error;
@@ -137,7 +137,7 @@ int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack
   writer->key_count = 0;
   int error = otlp_find_link(writer, stack, link);
   if (error == 0) error = otlp_add_thread(writer, stack);
-  for (uint32_t at = 0; error == 0 && at < stack->label_bytes;) {
+  for (uint32_t at = 0; error == 0 && at < stack->head->label_bytes;) {
     otlp_pair pair;
     at = otlp_next_label(stack, at, &pair);
     if (*link != 0 && (strcmp(pair.key, "trace_id") == 0 || strcmp(pair.key, "span_id") == 0)) continue;

@@ -38,7 +38,7 @@ static int otlp_make_identities(onstack_otlp_writer *writer) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < view->count; i++) error = otlp_add_identity(writer, &view->items[i]);
   for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].samples > 0) error = otlp_add_identity(writer, &view->overflow[i]);
+    if (view->overflow[i].weight > 0) error = otlp_add_identity(writer, &view->overflow[i]);
   }
   return error;
 }
@@ -60,7 +60,7 @@ static void otlp_add_samples(onstack_otlp_writer *writer, uint32_t column) {
   size_t identity = view->count;
   for (size_t i = 0; i < view->count; i++) otlp_add_sample(writer, &view->items[i], i, column);
   for (uint32_t i = 0; i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].samples > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
+    if (view->overflow[i].weight > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
   }
 }
 

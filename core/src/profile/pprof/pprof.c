@@ -92,10 +92,10 @@ static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const 
 /* The sink has seen to it that there are pairs, and that each string ends. */
 static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   int error = 0;
-  for (uint32_t at = 0; error == 0 && at < stack->label_bytes;) {
-    const char *key = stack->labels + at, *value = key + strlen(key) + 1;
+  for (uint32_t at = 0; error == 0 && at < stack->head->label_bytes;) {
+    const char *key = stack->head->labels + at, *value = key + strlen(key) + 1;
     error = pprof_add_label(writer, key, value, 0);
-    at = (uint32_t)(value + strlen(value) + 1 - stack->labels);
+    at = (uint32_t)(value + strlen(value) + 1 - stack->head->labels);
   }
   return error;
 }
@@ -131,8 +131,8 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   pprof_add_values(writer, stack);
   int error = 0;
   writer->key_count = 0;
-  if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
-  if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
+  if (stack->head->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->head->thread_name, 0);
+  if (error == 0 && stack->head->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->head->tid);
   if (error == 0) error = pprof_add_labels(writer, stack);
   return error != 0 ? error : pprof_send_sample(writer, stack);
 }
@@ -142,7 +142,7 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < view->count; i++) error = pprof_write_sample(writer, &view->items[i]);
   for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].samples > 0) error = pprof_write_sample(writer, &view->overflow[i]);
+    if (view->overflow[i].weight > 0) error = pprof_write_sample(writer, &view->overflow[i]);
   }
   return error;
 }
