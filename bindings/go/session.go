@@ -134,7 +134,7 @@ func (s *session) drain() {
 }
 
 // processCPU is the CPU time of all threads. Not by cgo: a sample of native code, even of this look, is a reason to read the
-// program's debug information, a tenth of a second at the first profile.
+// program's debug information, some 50 ms at the first profile.
 func processCPU() time.Duration {
 	var now syscall.Timespec
 	const ofProcess = C.CLOCK_PROCESS_CPUTIME_ID

@@ -131,8 +131,9 @@ REASONS = {
         Reason(
             ("go-pprof",),
             "Go's profiler sums its samples up while it runs, and names nothing but Go's code, from tables that its runtime "
-            "has at hand; onstack names each frame when the profile is written, native ones from the files of the libraries.",
-            "to measure which part takes the time (names of Go's code, of libraries, compression) before anything is changed.",
+            "has at hand; onstack names each frame when the profile is written. What takes the time is to unpack the debug "
+            "information of the program and of the C library, where the profile has native frames (of its own polls, here).",
+            "nothing: Go's linker packs a section as a whole, which can only be read from its beginning.",
         ),
     ),
     "The whole program": (

@@ -4,7 +4,6 @@ package nativelines
 
 import (
 	"debug/dwarf"
-	"debug/elf"
 	"slices"
 )
 
@@ -20,9 +19,12 @@ type call struct {
 type reader struct {
 	data   *dwarf.Data
 	info   []byte
-	tables []byte   // of lines
-	left   int      // steps that may still be taken
-	wanted []uint64 // sorted
+	roots  []dwarf.Offset // the outermost entries of units that may hold a wanted address
+	veiled []span         // what of info is not there
+	beyond bool           // something was asked for that is not there
+	tables *section       // of lines
+	left   int            // steps that may still be taken
+	wanted []uint64       // sorted
 	calls  map[uint64][]call
 	lines  map[uint64]dwarf.LineEntry
 	names  map[dwarf.Offset]call // of abstract functions
@@ -44,17 +46,24 @@ func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
 	if debugBytes(file) > maxDebugBytes {
 		return nil
 	}
-	r, err := describe(file)
-	if err != nil {
-		return nil
+	var r *reader
+	for _, all := range []bool{false, true} {
+		var err error
+		if r, err = describe(file, wanted, all); err == errIndex {
+			continue
+		}
+		if err != nil {
+			return nil
+		}
+		if r.readUnits(); !r.beyond {
+			break
+		}
 	}
-	r.look(wanted)
-	r.readUnits()
 	return r.frames()
 }
 
 // debugBytes is at most a little more than the limit: sizes come from the file, and their sum may not fit.
-func debugBytes(file *elf.File) (sum uint64) {
+func debugBytes(file *debugFile) (sum uint64) {
 	for _, section := range file.Sections {
 		if debugName(section) != "" {
 			if section.Name[1] == 'z' {
@@ -90,7 +99,7 @@ func (r *reader) inEntry(entry *dwarf.Entry) (inside []uint64) {
 
 func (r *reader) readUnits() {
 	units := r.data.Reader()
-	for _, root := range roots(r.info, units.ByteOrder()) {
+	for _, root := range r.roots {
 		units.Seek(root)
 		if unit := r.next(units); unit != nil && unit.Tag == dwarf.TagCompileUnit && len(r.inEntry(unit)) > 0 {
 			r.readUnit(units, unit)
@@ -101,7 +110,7 @@ func (r *reader) readUnits() {
 // readUnit takes the reader behind the unit's outermost entry.
 func (r *reader) readUnit(entries *dwarf.Reader, unit *dwarf.Entry) {
 	table, _ := unit.Val(dwarf.AttrStmtList).(int64)
-	if table < 0 || table > int64(len(r.tables)) || !countsFit(r.tables[table:], r.data.Reader().ByteOrder()) {
+	if header := r.lineTable(uint64(table)); header == nil || !countsFit(header, r.data.Reader().ByteOrder()) {
 		return
 	}
 	lines, err := r.data.LineReader(unit)
@@ -200,6 +209,10 @@ func (r *reader) function(entry *dwarf.Entry, hops int) (c call) {
 	for _, attribute := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
 		offset, ok := entry.Val(attribute).(dwarf.Offset)
 		if !ok || hops > 4 || (c.name != "" && c.startLine != 0) {
+			continue
+		}
+		if r.isVeiled(offset) { // by optimization of the whole program an origin lies in another unit
+			r.beyond = true
 			continue
 		}
 		other, known := r.names[offset]

@@ -218,7 +218,7 @@ func TestFileIsNotReadOnceItIsWrittenOver(t *testing.T) {
 	}
 }
 
-// What a profile had before costs the next one no file: unpacking the C library's takes a tenth of a second.
+// What a profile had before costs the next one no file: unpacking the C library's takes some 20 ms.
 func TestWhatWasFoundIsNotReadAgain(t *testing.T) {
 	library := build(t, "-g")
 	m, wanted := moduleOf(t, library)

@@ -10,27 +10,32 @@ import (
 // unitCompile is the type of a unit of code, where a unit says its type.
 const unitCompile = 1
 
-// roots returns the offsets of the outermost entries of units of code. debug/dwarf gets from one to the next too, but
-// decodes all of the last unit and of each unit of types on the way.
-func roots(info []byte, order binary.ByteOrder) (offsets []dwarf.Offset) {
+// unitPlace is where a unit begins and ends, and where its outermost entry is.
+type unitPlace struct {
+	start, root, end uint64
+	code             bool // not one of types
+}
+
+// units returns all units. debug/dwarf gets from one to the next too, but decodes all of the last unit and of each unit of
+// types on the way.
+func units(info []byte, order binary.ByteOrder) (places []unitPlace) {
 	t := &table{rest: info, order: order}
 	for len(t.rest) > 0 {
+		start := uint64(len(info) - len(t.rest))
 		length, offsetBytes := t.unitLength()
-		at := len(info) - len(t.rest)
+		at := uint64(len(info) - len(t.rest))
 		unit := t.take(length)
 		if len(unit) < 3 {
 			continue
 		}
-		header := 2 + offsetBytes + 1
+		place := unitPlace{start: start, root: at + uint64(2+offsetBytes+1), end: at + length, code: true}
 		if order.Uint16(unit) >= 5 {
-			header++
-			if unit[2] != unitCompile {
-				continue
-			}
+			place.root++
+			place.code = unit[2] == unitCompile
 		}
-		offsets = append(offsets, dwarf.Offset(at+header))
+		places = append(places, place)
 	}
-	return offsets
+	return places
 }
 
 // unitLength also says how long offsets into sections are.
@@ -47,15 +52,9 @@ func (t *table) unitLength() (length uint64, offsetBytes int) {
 	return length, 8
 }
 
-// look sets the addresses, which are sorted, and gives steps for them: compilers put each one into less than mostCalls entries.
-func (r *reader) look(wanted []uint64) {
-	r.wanted = wanted
-	r.left += len(wanted) * mostCalls
-}
-
-// spend says whether that many steps were left. There are as many as bytes, four times what the files of compilers take, and
-// those for addresses. A file whose entries share what is below them, or ranges, or lines, or addresses, would be read for
-// hours.
+// spend says whether that many steps were left. There are as many as bytes that are read, four times what the files of
+// compilers take, and those for addresses. A file whose entries share what is below them, or ranges, or lines, or addresses,
+// would be read for hours.
 func (r *reader) spend(steps int) bool {
 	r.left -= steps
 	return r.left >= 0

@@ -6,7 +6,6 @@ package nativelines
 
 import (
 	"debug/dwarf"
-	"debug/elf"
 	"slices"
 	"testing"
 )
@@ -20,16 +19,16 @@ var kindsOfUnits = slices.Concat([]byte{0, 0, 0, 0}, unit(0x1000, []byte{2, 0, 0
 func TestRootsAreThoseOfDebugDwarf(t *testing.T) {
 	files := []string{moduleWith(t, kindsOfUnits).path, build(t, "-g"), build(t, "-gdwarf-4"), "testdata/debug/dwarf4.so"}
 	for i, path := range files {
-		file, err := elf.Open(path)
+		file, err := openDebugFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		r, err := describe(file)
+		r, err := describe(file, nil, true)
 		if err != nil {
 			t.Fatal(path, err)
 		}
-		got, want := roots(r.info, r.data.Reader().ByteOrder()), unitsOfCode(r.data)
+		got, want := r.roots, unitsOfCode(r.data)
 		if !slices.Equal(got, want) || len(want) == 0 || i == 0 && len(want) != 3 {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}

@@ -91,15 +91,14 @@ func TestInlinedCallsAreBounded(t *testing.T) {
 	one := append(binary.LittleEndian.AppendUint64([]byte{3}, 0x1000), 0xff, 'f', 0)
 	file := moduleWith(t, unit(0x1000, append(bytes.Repeat(one, entries), 0))).open()
 	defer file.Close()
-	r, err := describe(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var wanted []uint64
 	for address := range uint64(addresses) {
 		wanted = append(wanted, 0x1000+address)
 	}
-	r.look(wanted)
+	r, err := describe(file, wanted, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.readUnits()
 	for _, address := range wanted {
 		if calls := r.calls[address]; len(calls) != mostCalls || calls[0].name != "f" || calls[mostCalls-1].name != moreCalls {
@@ -113,11 +112,11 @@ func TestAddressesTakeSteps(t *testing.T) {
 	one := append(binary.LittleEndian.AppendUint64([]byte{3}, 0x1000), 0xff, 'f', 0)
 	file := moduleWith(t, unit(0x1000, append(bytes.Repeat(one, 100_000), 0))).open()
 	defer file.Close()
-	r, err := describe(file)
+	r, err := describe(file, []uint64{0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006, 0x1007, 0x1008, 0x1009, 0x100a,
+		0x100b}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.look([]uint64{0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006, 0x1007, 0x1008, 0x1009, 0x100a, 0x100b})
 	if r.readUnits(); r.left >= 0 {
 		t.Errorf("%d steps are left", r.left)
 	}

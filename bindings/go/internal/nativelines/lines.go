@@ -38,34 +38,71 @@ func debugName(section *elf.Section) string {
 	return name
 }
 
-// describe takes the sections that are read. elf.File.DWARF does it too, but does not show which bytes it took for the
-// line tables: a file may have several sections of a name.
-func describe(file *elf.File) (*reader, error) {
-	content := map[string][]byte{}
-	left := 0
+// describe takes the sections that are read, so far as they are needed for the addresses, which are sorted. elf.File.DWARF
+// takes them whole, and does not show which bytes it took: a file may have several sections of a name. It gives steps, too:
+// as many as bytes, and those for addresses, of which compilers put each one into less than mostCalls entries. `all`: units
+// that the index does not lead to are wanted, too.
+func describe(file *debugFile, wanted []uint64, all bool) (*reader, error) {
+	r := &reader{wanted: wanted, left: len(wanted) * mostCalls, calls: map[uint64][]call{}, lines: map[uint64]dwarf.LineEntry{},
+		names: map[dwarf.Offset]call{}}
+	chosen := map[string]*elf.Section{}
 	for _, section := range file.Sections {
-		switch name := debugName(section); name {
-		case "abbrev", "info", "line", "ranges", "str", "addr", "line_str", "str_offsets", "rnglists":
-			part, err := section.Data()
-			if err != nil {
-				return nil, err
-			}
-			content[name] = part
-			left += len(part)
+		if name := debugName(section); name != "" {
+			chosen[name] = section
 		}
 	}
-	info, lines := content["info"], content["line"]
-	data, err := dwarf.New(content["abbrev"], nil, nil, info, lines, nil, content["ranges"], content["str"])
+	content := map[string]*section{}
+	for _, name := range []string{"abbrev", "info", "line", "ranges", "str", "addr", "line_str", "str_offsets", "rnglists",
+		"aranges"} {
+		part, err := file.section(chosen[name])
+		if err != nil {
+			return nil, err
+		}
+		if name != "info" && name != "line" {
+			if err := r.fill(part, 0, uint64(len(part.data))); err != nil {
+				return nil, err
+			}
+		}
+		content[name] = part
+	}
+	abbrev := append(content["abbrev"].data, 0) // a table without abbreviations is at its end
+	r.tables = content["line"]
+	if err := r.readIndex(content["info"], content["aranges"].data, file.ByteOrder, all, uint64(len(abbrev)-1)); err != nil {
+		return nil, err
+	}
+	var err error
+	r.data, err = dwarf.New(abbrev, nil, nil, r.info, r.tables.data, nil, content["ranges"].data, content["str"].data)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"addr", "line_str", "str_offsets", "rnglists"} {
-		if err := data.AddSection(".debug_"+name, content[name]); err != nil {
+		if err := r.data.AddSection(".debug_"+name, content[name].data); err != nil {
 			return nil, err
 		}
 	}
-	return &reader{data: data, info: info, tables: lines, left: left, calls: map[uint64][]call{},
-		lines: map[uint64]dwarf.LineEntry{}, names: map[dwarf.Offset]call{}}, nil
+	return r, nil
+}
+
+// fill counts the bytes, which are steps.
+func (r *reader) fill(part *section, from, to uint64) error {
+	fresh, err := part.fill(from, to)
+	r.left += fresh
+	return err
+}
+
+// lineTable makes a table of lines be there, and returns it.
+func (r *reader) lineTable(at uint64) []byte {
+	all := r.tables.data
+	if at > uint64(len(all)) || r.fill(r.tables, at, at+12) != nil {
+		return nil
+	}
+	t := &table{rest: all[at:], order: r.data.Reader().ByteOrder()}
+	length, _ := t.unitLength()
+	end := uint64(len(all)-len(t.rest)) + min(length, uint64(len(t.rest)))
+	if r.fill(r.tables, at, end) != nil {
+		return nil
+	}
+	return all[at:end]
 }
 
 // table is what is left of a line table's header.

@@ -150,7 +150,7 @@ func (m *module) toFile(address uint64) (uint64, bool) {
 
 // open returns the file that has the debug information: the module's own, or a separate one of the same build id. The
 // caller closes it.
-func (m *module) open() *elf.File {
+func (m *module) open() *debugFile {
 	candidates := []string{m.path}
 	if len(m.buildID) > 1 {
 		id := hex.EncodeToString(m.buildID)
@@ -162,7 +162,7 @@ func (m *module) open() *elf.File {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		file, err := elf.Open(path)
+		file, err := openDebugFile(path)
 		if err != nil {
 			continue
 		}
@@ -178,7 +178,7 @@ func (m *module) open() *elf.File {
 
 // isSame tells a file that was replaced since it was mapped, or written over since it was first seen: by the build id, or
 // else by its stamp.
-func (m *module) isSame(file *elf.File, path string) bool {
+func (m *module) isSame(file *debugFile, path string) bool {
 	for _, section := range file.Sections {
 		if section.Type != elf.SHT_NOTE || section.Size > 1<<16 {
 			continue

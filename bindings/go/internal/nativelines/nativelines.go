@@ -20,6 +20,8 @@ type Frame struct {
 const (
 	// maxDebugBytes of one file are read; the largest programs have more, and then names but no lines.
 	maxDebugBytes = 512 << 20
+	// mostReaders files are read at a time: most profiles have addresses in the program and in the C library.
+	mostReaders = 2
 	// maxCached addresses and frames of theirs are kept between profiles. Continuous profiling asks for the same ones again and
 	// again.
 	maxCached = 1 << 18
@@ -45,8 +47,18 @@ var cache = struct {
 // debug information covers have no entry.
 func Find(addresses []uint64) map[uint64][]Frame {
 	found := map[uint64][]Frame{}
-	for _, m := range mapped(addresses) {
-		for address, frames := range m.find() {
+	modules := mapped(addresses)
+	answers := make(chan map[uint64][]Frame, len(modules))
+	places := make(chan struct{}, mostReaders)
+	for _, m := range modules {
+		places <- struct{}{}
+		go func() {
+			answers <- m.find()
+			<-places
+		}()
+	}
+	for range modules {
+		for address, frames := range <-answers {
 			if len(frames) > 0 {
 				found[address] = frames
 			}
