@@ -108,7 +108,8 @@ static void threads_are_found(void) {
 /* Each reader reads what there is and refuses what is not; its self-test says whether it works here at all. */
 static void readers_read_safely(void) {
   static const onstack_reader *const readers[] = {&onstack_reader_probe, &onstack_reader_copy};
-  uint64_t *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *memory_of_ours = mmap(NULL, 12288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint64_t *pages = (uint64_t *)(void *)(memory_of_ours + 4096); /* with a readable one below, as the self-tests want it */
   mprotect((char *)pages + 4096, 4096, PROT_NONE);
   pages[510] = 0x1122334455667788;
   pages[511] = 42;

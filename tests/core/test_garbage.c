@@ -220,6 +220,33 @@ static void forbidden_inside(void) {
 }
 Test(garbage, a_page_of_the_stack_itself) { on_thread(forbidden_inside); }
 
+/* Pages are asked for in pairs: of this one the frame is on the first, and its caller's on the second. */
+static void forbidden_above(void) {
+  volatile uint8_t room[6 * 4096];
+  uint8_t *page = (uint8_t *)(((uintptr_t)room + 3 * 4096 + 4095) & ~(uintptr_t)4095);
+  uint64_t *record = (uint64_t *)(void *)(page - 1024);
+  t_collector *collector = t_collector_new();
+  room[0] = 1;
+  onstack_options options = t_options(1000, t_collect, collector);
+  options.unwinder = "frame_pointer";
+  onstack_session *session = t_start(&options);
+  t_burn(0.5); /* long enough for the bounds to be known */
+  record[0] = number(page) + 64;
+  record[1] = some_code();
+  const uint64_t code = record[1];
+  cr_assert_eq(mprotect(page, 4096, PROT_NONE), 0);
+  burn_with(number(record), 0.35);
+  cr_assert_eq(mprotect(page, 4096, PROT_READ | PROT_WRITE), 0);
+  t_finish(session);
+  size_t ended = 0;
+  for (size_t i = 0; i < collector->count; i++) {
+    const t_sample *sample = &collector->samples[i];
+    ended += sample->truncation == ONSTACK_TRUNCATED_UNREADABLE && sample->frame_count == 2 && sample->frames[1] == code;
+  }
+  cr_assert_gt(ended, 50);
+}
+Test(garbage, a_page_of_the_stack_above_one_with_a_frame) { on_thread(forbidden_above); }
+
 /* Anything at all, for a while. */
 static void random_values(void) {
   unsigned seed = 20261;

@@ -10,11 +10,14 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 TestSuite(reader, .init = t_setup);
@@ -149,20 +152,26 @@ Test(reader, without_proc) {
   t_near((double)stats.recorded / 250, 0.5, 0.2, "without /proc");
 }
 
-/*
- * What the probe finds readable, another thread may have unmapped before it is read. So the probe is made to find everything
- * readable: only the stack that is walked may be loaded from then. A stack that the thread ran on earlier is read by copy.
- */
-Test(reader, a_stack_that_was_left_is_not_loaded_from) {
+/* What becomes of the probe's questions from here on. */
+static void answer_questions(uint32_t answer) {
   struct sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigprocmask, 0, 3),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, answer),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   struct sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
+  cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0, "seccomp: %s", strerror(errno));
+}
+
+/*
+ * What the probe finds readable, another thread may have unmapped before it is read. So the probe is made to find everything
+ * readable: only the stack that is walked may be loaded from then. A stack that the thread ran on earlier is read by copy.
+ */
+Test(reader, a_stack_that_was_left_is_not_loaded_from) {
   uint64_t on_stack[2] = {1, 2}, words[2] = {0, 0};
   uint8_t *left = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const uint64_t here = (uint64_t)(uintptr_t)on_stack & ~(uint64_t)7;
@@ -171,9 +180,104 @@ Test(reader, a_stack_that_was_left_is_not_loaded_from) {
   memory.ranges[1] = (onstack_stack_range){(uint64_t)(uintptr_t)left, (uint64_t)(uintptr_t)left + 16384};
   onstack_memory_enter_stack(&memory, here);
   cr_assert_eq(munmap(left, 16384), 0);
-  cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0, "seccomp: %s", strerror(errno));
+  answer_questions(SECCOMP_RET_ERRNO | EINVAL);
   cr_assert(onstack_memory_read_pair(&memory, here, words));
   cr_assert(words[0] == 1 && words[1] == 2);
   cr_assert_not(onstack_memory_read_pair(&memory, (uint64_t)(uintptr_t)left + 4096, words));
+}
+
+/* Stacks of 16 pages, [i] of which the first word says whose they are. */
+enum { STACK_PAGES = 16, STACK_PAGE = 4096, STACKS = 3 };
+static uint8_t *map_stack(uint64_t number) {
+  uint8_t *stack = mmap(NULL, STACK_PAGES * STACK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  cr_assert_neq(stack, MAP_FAILED);
+  for (uint64_t i = 0; i < STACK_PAGES * STACK_PAGE / 8; i++) ((uint64_t *)(void *)stack)[i] = number << 32 | i;
+  return stack;
+}
+
+static onstack_stack_range stack_range(const uint8_t *stack) {
+  return (onstack_stack_range){(uint64_t)(uintptr_t)stack, (uint64_t)(uintptr_t)stack + STACK_PAGES * STACK_PAGE};
+}
+
+/*
+ * The probe asks for two pages at once, and keeps what it has proven of three stacks. Any word of any of them, in any order:
+ * it is read where its own pages may be read, whatever lies beside them, and nowhere else.
+ */
+Test(reader, pages_that_may_not_be_read_between_others) {
+  enum { WALKS = 4000, READS = 24 };
+  uint8_t *stacks[STACKS];
+  bool forbidden[STACKS][STACK_PAGES] = {{false}};
+  unsigned seed = 20263, refused = 0;
+  for (uint32_t s = 0; s < STACKS; s++) {
+    stacks[s] = map_stack(s);
+    for (uint32_t page = 0; page < STACK_PAGES; page++) {
+      forbidden[s][page] = rand_r(&seed) % 4 == 0;
+      if (forbidden[s][page]) cr_assert_eq(mprotect(stacks[s] + page * STACK_PAGE, STACK_PAGE, PROT_NONE), 0);
+    }
+  }
+  for (uint32_t walk = 0; walk < WALKS; walk++) {
+    onstack_memory memory = {.reader = &onstack_reader_probe};
+    for (uint32_t s = 0; s < STACKS; s++) memory.ranges[s] = stack_range(stacks[s]);
+    for (uint32_t i = 0; i < READS; i++) {
+      const uint32_t s = (uint32_t)rand_r(&seed) % STACKS, page = (uint32_t)rand_r(&seed) % STACK_PAGES;
+      static const uint32_t offsets[] = {0, 8, 2040, 4072, 4080, 4088};
+      const uint32_t at = page * STACK_PAGE + offsets[(uint32_t)rand_r(&seed) % 6], last = (at + 15) / STACK_PAGE;
+      const uint64_t address = (uint64_t)(uintptr_t)stacks[s] + at, first = (uint64_t)s << 32 | at / 8;
+      uint64_t words[2];
+      if (last == STACK_PAGES) continue;
+      onstack_memory_enter_stack(&memory, address);
+      const bool good = !forbidden[s][page] && !forbidden[s][last];
+      cr_assert_eq(onstack_memory_read_pair(&memory, address, words), good, "walk %u: page %u of stack %u", walk, page, s);
+      cr_assert(!good || (words[0] == first && words[1] == first + 1));
+      refused += !good;
+    }
+  }
+  cr_assert_gt(refused, WALKS * READS / 10);
+}
+
+static volatile uint32_t questions;
+static void count_question(int signal, siginfo_t *info, void *context) {
+  ucontext_t *interrupted = context;
+  (void)signal;
+  (void)info;
+  questions++;
+#if defined(__x86_64__)
+  interrupted->uc_mcontext.gregs[REG_RAX] = -EINVAL;
+#else
+  interrupted->uc_mcontext.regs[0] = (uint64_t)-EINVAL;
+#endif
+}
+
+/* Reads a word of each page from one to another, and returns how many questions that took. */
+static uint32_t asked_for(onstack_memory *memory, uint8_t *stack, uint32_t from, uint32_t to) {
+  questions = 0;
+  for (uint32_t page = from; page <= to; page++) {
+    uint64_t words[2], address = (uint64_t)(uintptr_t)stack + page * STACK_PAGE + 64;
+    onstack_memory_enter_stack(memory, address);
+    cr_assert(onstack_memory_read_pair(memory, address, words));
+  }
+  return questions;
+}
+
+Test(reader, a_question_is_asked_for_two_pages_and_only_once) {
+  struct sigaction action = {.sa_sigaction = count_question, .sa_flags = SA_SIGINFO};
+  uint8_t *stacks[STACKS];
+  onstack_memory memory = {.reader = &onstack_reader_probe};
+  cr_assert_eq(sigaction(SIGSYS, &action, NULL), 0);
+  for (uint32_t s = 0; s < STACKS; s++) {
+    stacks[s] = map_stack(s);
+    memory.ranges[s] = stack_range(stacks[s]);
+  }
+  answer_questions(SECCOMP_RET_TRAP);
+  cr_assert_eq(asked_for(&memory, stacks[0], 2, 9), 4);
+  cr_assert_eq(asked_for(&memory, stacks[0], 2, 9), 0);
+  cr_assert_eq(asked_for(&memory, stacks[0], 1, 1), 1, "below what is proven");
+  cr_assert_eq(asked_for(&memory, stacks[1], 15, 15), 1, "nothing above the end of a stack");
+  cr_assert_eq(asked_for(&memory, stacks[2], 4, 4), 1);
+  for (uint32_t round = 0; round < 3; round++) {
+    cr_assert_eq(asked_for(&memory, stacks[0], 1, 9), 0, "there and back");
+    cr_assert_eq(asked_for(&memory, stacks[1], 15, 15), 0);
+    cr_assert_eq(asked_for(&memory, stacks[2], 4, 5), 0);
+  }
+  cr_assert_eq(asked_for(&memory, stacks[0], 10, 15), 3);
 }

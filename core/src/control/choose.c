@@ -47,24 +47,25 @@ void onstack_clocks_after_fork(void) {
     if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
 }
 
+#define CHOOSE_LARGEST_PAGE ((size_t)64 << 10) /* of both architectures' kernels */
+
 const onstack_reader *onstack_reader_choose(bool *copy_works) {
   const onstack_reader *chosen = &onstack_reader_none;
   *copy_works = false;
-  void *pages = mmap(NULL, 2 * ONSTACK_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  /* The first half readable, the second not: each at least a page of the kernel's. */
+  uint8_t *pages = mmap(NULL, 2 * CHOOSE_LARGEST_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return chosen;
-  /* The first page readable, the second not. With pages larger than 4 KiB both calls cover whole pages, so map apart. */
-  void *good = mmap(NULL, ONSTACK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (good != MAP_FAILED) {
-    *copy_works = onstack_reader_copy.self_test(good, pages);
-    if (onstack_reader_probe.self_test(good, pages))
+  if (mprotect(pages, CHOOSE_LARGEST_PAGE, PROT_READ | PROT_WRITE) == 0) {
+    const uint8_t *bad = pages + CHOOSE_LARGEST_PAGE, *good = bad - ONSTACK_PAGE;
+    *copy_works = onstack_reader_copy.self_test(good, bad);
+    if (onstack_reader_probe.self_test(good, bad))
       chosen = &onstack_reader_probe;
     else if (*copy_works)
       chosen = &onstack_reader_copy;
     /* Its pipes serve `probe`, too. */
-    if (!*copy_works && onstack_reader_pipe.self_test(good, pages) && chosen == &onstack_reader_none)
+    if (!*copy_works && onstack_reader_pipe.self_test(good, bad) && chosen == &onstack_reader_none)
       chosen = &onstack_reader_pipe;
-    munmap(good, ONSTACK_PAGE);
   }
-  munmap(pages, 2 * ONSTACK_PAGE);
+  munmap(pages, 2 * CHOOSE_LARGEST_PAGE);
   return chosen;
 }

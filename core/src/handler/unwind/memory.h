@@ -26,7 +26,7 @@ struct onstack_memory;
 
 typedef struct onstack_reader {
   const char *name;
-  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
+  /* True if it reads `good` (a readable page, with another below it) and refuses `bad` (PROT_NONE, right above). Start only. */
   bool (*self_test)(const void *good, const void *bad);
   /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
   bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
@@ -43,8 +43,8 @@ typedef struct onstack_memory {
   uint64_t high;
   uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
   uint64_t page_high;
-  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
-  uint64_t other_high;
+  uint64_t before[2]; /* the same before that, the latest first, as memory_probe.c packs them: calls across languages go to
+                         other stacks and back, by way of a goroutine's g */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
 } onstack_memory;
 

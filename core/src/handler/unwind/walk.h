@@ -18,7 +18,7 @@ onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool 
   memory->asked = false;
   memory->elsewhere = false;
   memory->copy_works = copy_works;
-  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
+  memory->page_low = memory->page_high = memory->before[0] = memory->before[1] = 0;
   memory->low = memory->high = 0;
 }
 
