@@ -281,3 +281,40 @@ Test(reader, a_question_is_asked_for_two_pages_and_only_once) {
   }
   cr_assert_eq(asked_for(&memory, stacks[0], 10, 15), 3);
 }
+
+/* Burns with the stack pointer in the middle of a page, so that the next callers are on that page. */
+__attribute__((noinline)) static void burn_inside_a_page(double seconds) {
+  uint8_t here;
+  volatile uint8_t *room = __builtin_alloca((((uintptr_t)&here - 2048) & (STACK_PAGE - 1)) + 64);
+  room[0] = 1;
+  two_callers(seconds);
+  room[1] = 1;
+}
+
+/* The share of samples with callers, where the kernel answers no question any more. */
+static double with_callers(const char *unwinder, bool alternate) {
+  static uint8_t stack[128 << 10];
+  t_collector *collector = t_collector_new();
+  onstack_options options = t_options(250, t_collect, collector);
+  stack_t on = {.ss_sp = stack, .ss_size = alternate ? sizeof(stack) : 0, .ss_flags = alternate ? 0 : SS_DISABLE};
+  cr_assert_eq(sigaltstack(&on, NULL), 0);
+  options.unwinder = unwinder;
+  onstack_session *session = t_start(&options);
+  answer_questions(SECCOMP_RET_ERRNO | EPERM);
+  burn_inside_a_page(0.5);
+  t_finish(session);
+  size_t count = 0;
+  for (size_t i = 0; i < collector->count; i++) count += collector->samples[i].frame_count >= 3;
+  cr_assert_gt(collector->count, 60);
+  return (double)count / (double)collector->count;
+}
+
+Test(reader, no_question_for_the_page_that_holds_the_signals_frame_frame_pointer) {
+  cr_assert_gt(with_callers("frame_pointer", false), 0.6); /* not inside libc */
+}
+Test(reader, no_question_for_the_page_that_holds_the_signals_frame_rules) {
+  cr_assert_gt(with_callers("rules", false), 0.9);
+}
+Test(reader, an_alternate_stack_tells_nothing_of_the_interrupted_one) {
+  cr_assert_lt(with_callers("rules", true), 0.1); /* where the bounds are not known yet, the kernel copies */
+}

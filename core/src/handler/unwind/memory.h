@@ -3,8 +3,8 @@
  * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
  *
  *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
- *           by `pipe` where that is refused.
+ *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
+ *           just written to (walk.h); everything else by `copy`, or by `pipe` where that is refused.
  *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
  *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
  *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never

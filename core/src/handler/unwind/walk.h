@@ -6,8 +6,11 @@
 #ifndef ONSTACK_HANDLER_UNWIND_WALK_H
 #define ONSTACK_HANDLER_UNWIND_WALK_H
 
+#include "base/address.h"
 #include "handler/unwind/call_site_check.h"
 #include "handler/unwind/unwinder.h"
+
+#include <ucontext.h>
 
 /* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `thread` is asked for
    those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
@@ -26,10 +29,36 @@ static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ra
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
 }
 
-/* Signal-safe. */
+/* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it
+   (arch/x86/kernel/fpu/signal.c, FP_XSTATE_MAGIC2; arch/arm64/kernel/signal.c, frame_record). */
+#define ONSTACK_WALK_FRAME_NEAR 256u
+#define ONSTACK_WALK_FRAME_FAR ((uint64_t)64 << 10) /* larger is no signal's frame, with what runs on top of it */
+
+/*
+ * The page of the stack pointer needs no question where the calling thread itself stands on it: this very function, or the
+ * signal's frame, which the kernel has just written right below the stack pointer, when it has not gone to an alternate
+ * stack. Nobody can take a page away that its thread returns by. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) void onstack_walk_stand(const onstack_walk *walk) {
+  onstack_memory *memory = walk->memory;
+  const ucontext_t *context = walk->ucontext;
+  const uint64_t here = (uint64_t)(uintptr_t)memory, sp = walk->registers->sp, page = sp & ~(ONSTACK_PAGE - 1);
+  if (memory->reader != &onstack_reader_probe || memory->elsewhere) return;
+  if (page != (here & ~(ONSTACK_PAGE - 1))) {
+    if (!context || sp - here >= ONSTACK_WALK_FRAME_FAR || sp - page < ONSTACK_WALK_FRAME_NEAR) return;
+    if (here - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size) return;
+  }
+  memory->page_low = page;
+  memory->page_high = page + ONSTACK_PAGE;
+}
+
+/* `memory` lies on the calling thread's stack. Signal-safe. */
 static inline __attribute__((always_inline, unused)) onstack_walk_result
 onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
-  if (unwinder->reads_stack) onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+  if (unwinder->reads_stack) {
+    onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+    onstack_walk_stand(walk);
+  }
   return unwinder->run(walk);
 }
 
