@@ -4154,8 +4154,8 @@ ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
  * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
  *
  *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
- *           by `pipe` where that is refused.
+ *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
+ *           just written to (walk.h); everything else by `copy`, or by `pipe` where that is refused.
  *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
  *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
  *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
@@ -4174,7 +4174,7 @@ struct onstack_memory;
 
 typedef struct onstack_reader {
   const char *name;
-  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
+  /* True if it reads `good` (a readable page, with another below it) and refuses `bad` (PROT_NONE, right above). Start only. */
   bool (*self_test)(const void *good, const void *bad);
   /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
   bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
@@ -4191,8 +4191,8 @@ typedef struct onstack_memory {
   uint64_t high;
   uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
   uint64_t page_high;
-  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
-  uint64_t other_high;
+  uint64_t before[2]; /* the same before that, the latest first, as memory_probe.c packs them: calls across languages go to
+                         other stacks and back, by way of a goroutine's g */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
 } onstack_memory;
 
@@ -6202,6 +6202,8 @@ ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8
 
 #endif
 
+#include <ucontext.h>
+
 /* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `thread` is asked for
    those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
 static inline __attribute__((always_inline, unused)) void
@@ -6211,7 +6213,7 @@ onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool 
   memory->asked = false;
   memory->elsewhere = false;
   memory->copy_works = copy_works;
-  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
+  memory->page_low = memory->page_high = memory->before[0] = memory->before[1] = 0;
   memory->low = memory->high = 0;
 }
 
@@ -6219,10 +6221,36 @@ static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ra
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
 }
 
-/* Signal-safe. */
+/* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it
+   (arch/x86/kernel/fpu/signal.c, FP_XSTATE_MAGIC2; arch/arm64/kernel/signal.c, frame_record). */
+#define ONSTACK_WALK_FRAME_NEAR 256u
+#define ONSTACK_WALK_FRAME_FAR ((uint64_t)64 << 10) /* larger is no signal's frame, with what runs on top of it */
+
+/*
+ * The page of the stack pointer needs no question where the calling thread itself stands on it: this very function, or the
+ * signal's frame, which the kernel has just written right below the stack pointer, when it has not gone to an alternate
+ * stack. Nobody can take a page away that its thread returns by. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) void onstack_walk_stand(const onstack_walk *walk) {
+  onstack_memory *memory = walk->memory;
+  const ucontext_t *context = walk->ucontext;
+  const uint64_t here = (uint64_t)(uintptr_t)memory, sp = walk->registers->sp, page = sp & ~(ONSTACK_PAGE - 1);
+  if (memory->reader != &onstack_reader_probe || memory->elsewhere) return;
+  if (page != (here & ~(ONSTACK_PAGE - 1))) {
+    if (!context || sp - here >= ONSTACK_WALK_FRAME_FAR || sp - page < ONSTACK_WALK_FRAME_NEAR) return;
+    if (here - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size) return;
+  }
+  memory->page_low = page;
+  memory->page_high = page + ONSTACK_PAGE;
+}
+
+/* `memory` lies on the calling thread's stack. Signal-safe. */
 static inline __attribute__((always_inline, unused)) onstack_walk_result
 onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
-  if (unwinder->reads_stack) onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+  if (unwinder->reads_stack) {
+    onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+    onstack_walk_stand(walk);
+  }
   return unwinder->run(walk);
 }
 
@@ -7861,57 +7889,84 @@ ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_pipe = {"pipe", pipe
  * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
  * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
  * (a seccomp filter's EPERM) proves nothing.
+ *
+ * A set of 8 bytes that lies across the end of a page asks for two pages at the price of one: the walk goes up the stack,
+ * so the page above is asked for at once where it belongs to the stack. One process_vm_readv for many pages costs more than
+ * the questions that it saves (about 300 ns a page, and ten times a question before the first), and so does
+ * madvise(MADV_POPULATE_READ) (100 ns a page and 300 before the first); both take the lock of the process's mappings.
  */
 
 #include <errno.h>
 
 #define MEMORY_PROBE_HOW (~0)
 
+/* All of the 8 bytes. */
 static ONSTACK_HANDLER bool probe_is_readable(uint64_t address) {
   const onstack_kernel_sigset *set = (const onstack_kernel_sigset *)(uintptr_t)address;
   return onstack_sys_sigprocmask(MEMORY_PROBE_HOW, set, NULL) == -EINVAL;
 }
 
-static bool probe_self_test(const void *good, const void *bad) {
-  return probe_is_readable((uint64_t)(uintptr_t)good) && !probe_is_readable((uint64_t)(uintptr_t)bad);
+/* A page and the one above it. */
+static ONSTACK_HANDLER bool probe_both(uint64_t page) {
+  return probe_is_readable(page + ONSTACK_PAGE - sizeof(onstack_kernel_sigset) / 2);
 }
 
-static ONSTACK_HANDLER bool probe_pages(const onstack_memory *memory, uint64_t low, uint64_t high) {
-  for (uint64_t page = low; page < high; page += ONSTACK_PAGE) {
-    if (page >= memory->page_low && page < memory->page_high) continue;
-    if (!probe_is_readable(page)) return false;
-  }
+static bool probe_self_test(const void *good, const void *bad) {
+  const uint64_t page = (uint64_t)(uintptr_t)good;
+  return probe_is_readable(page) && !probe_is_readable((uint64_t)(uintptr_t)bad) && probe_both(page - ONSTACK_PAGE) &&
+         !probe_both(page);
+}
+
+/* Proves [low, high), one page or two, which lies in the proven part or beside it: that grows. */
+static ONSTACK_HANDLER bool probe_pages(onstack_memory *memory, uint64_t low, uint64_t high) {
+  const uint64_t page = low >= memory->page_low && low < memory->page_high ? low + ONSTACK_PAGE : low;
+  uint64_t end = page + ONSTACK_PAGE;
+  if (page >= high || (high <= memory->page_high && low >= memory->page_low)) return true;
+  if (end < memory->high && probe_both(page))
+    end += ONSTACK_PAGE;
+  else if (end < high || !probe_is_readable(page))
+    return false;
+  if (memory->page_low == memory->page_high) memory->page_low = memory->page_high = page;
+  if (page < memory->page_low) memory->page_low = page;
+  if (end > memory->page_high) memory->page_high = end;
   return true;
 }
 
-/* Neither in the proven part nor right above it. */
-static ONSTACK_HANDLER bool probe_is_elsewhere(const onstack_memory *memory, uint64_t page) {
-  return page > memory->page_high || page < memory->page_low;
+static ONSTACK_HANDLER bool probe_is_beside(uint64_t part_low, uint64_t part_high, uint64_t low, uint64_t high) {
+  return low <= part_high && high >= part_low;
 }
 
-static ONSTACK_HANDLER void probe_turn(onstack_memory *memory) {
-  uint64_t low = memory->page_low, high = memory->page_high;
-  memory->page_low = memory->other_low;
-  memory->page_high = memory->other_high;
-  memory->other_low = low;
-  memory->other_high = high;
+/* A part as one word: the address of its first page, and the number of pages. Of a larger one the upper end is kept. */
+static ONSTACK_HANDLER uint64_t probe_pack(uint64_t low, uint64_t high) {
+  uint64_t pages = (high - low) / ONSTACK_PAGE;
+  if (pages >= ONSTACK_PAGE) pages = ONSTACK_PAGE - 1;
+  return (high - pages * ONSTACK_PAGE) | pages;
+}
+
+/* Puts the proven part by, and takes up the one that [low, high) lies in or beside, or begins one. */
+static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uint64_t high) {
+  uint64_t put = probe_pack(memory->page_low, memory->page_high);
+  memory->page_low = memory->page_high = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory->before); i++) {
+    const uint64_t part = memory->before[i];
+    const uint64_t part_low = part & ~(ONSTACK_PAGE - 1), part_high = part_low + part % ONSTACK_PAGE * ONSTACK_PAGE;
+    memory->before[i] = put;
+    put = part;
+    if (!probe_is_beside(part_low, part_high, low, high)) continue;
+    memory->page_low = part_low;
+    memory->page_high = part_high;
+    return;
+  }
 }
 
 static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
   if (address < memory->low || address + 16 > memory->high)
     return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
-  uint64_t low = address & ~(ONSTACK_PAGE - 1);
-  uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
-  if (probe_is_elsewhere(memory, low)) probe_turn(memory);
+  const uint64_t low = address & ~(ONSTACK_PAGE - 1);
+  const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+  if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);
   if (!probe_pages(memory, low, high)) return false;
-  /* Frames go up the stack: let the proven part grow when the new page touches it. */
-  if (probe_is_elsewhere(memory, low)) {
-    memory->page_low = low;
-    memory->page_high = high;
-  } else if (high > memory->page_high) {
-    memory->page_high = high;
-  }
   words[0] = *(const volatile uint64_t *)(uintptr_t)address;
   words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
   return true;
@@ -10387,25 +10442,26 @@ void onstack_clocks_after_fork(void) {
     if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
 }
 
+#define CHOOSE_LARGEST_PAGE ((size_t)64 << 10) /* of both architectures' kernels */
+
 const onstack_reader *onstack_reader_choose(bool *copy_works) {
   const onstack_reader *chosen = &onstack_reader_none;
   *copy_works = false;
-  void *pages = mmap(NULL, 2 * ONSTACK_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  /* The first half readable, the second not: each at least a page of the kernel's. */
+  uint8_t *pages = mmap(NULL, 2 * CHOOSE_LARGEST_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return chosen;
-  /* The first page readable, the second not. With pages larger than 4 KiB both calls cover whole pages, so map apart. */
-  void *good = mmap(NULL, ONSTACK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (good != MAP_FAILED) {
-    *copy_works = onstack_reader_copy.self_test(good, pages);
-    if (onstack_reader_probe.self_test(good, pages))
+  if (mprotect(pages, CHOOSE_LARGEST_PAGE, PROT_READ | PROT_WRITE) == 0) {
+    const uint8_t *bad = pages + CHOOSE_LARGEST_PAGE, *good = bad - ONSTACK_PAGE;
+    *copy_works = onstack_reader_copy.self_test(good, bad);
+    if (onstack_reader_probe.self_test(good, bad))
       chosen = &onstack_reader_probe;
     else if (*copy_works)
       chosen = &onstack_reader_copy;
     /* Its pipes serve `probe`, too. */
-    if (!*copy_works && onstack_reader_pipe.self_test(good, pages) && chosen == &onstack_reader_none)
+    if (!*copy_works && onstack_reader_pipe.self_test(good, bad) && chosen == &onstack_reader_none)
       chosen = &onstack_reader_pipe;
-    munmap(good, ONSTACK_PAGE);
   }
-  munmap(pages, 2 * ONSTACK_PAGE);
+  munmap(pages, 2 * CHOOSE_LARGEST_PAGE);
   return chosen;
 }
 
