@@ -23,6 +23,13 @@ _ORDER = (
     "becomes a rule. How much of the time is page faults of fresh memory is to be measured first."
 )
 
+_SHORT_RUNS = (
+    "the runs take 0.2 to 1.5 s of CPU time, and most of what is added is a start: tables of the libraries that are sampled first "
+    "(those of clang and LLVM are 60 ms), and names for them at the end. Later the library's threads take 0.7 % of one processor "
+    "(schedstat): a round each 10 ms while the program works."
+)
+_LONGER_RUNS = "to tell the start apart by a run that is sampled as well, and to make rounds rarer where nothing changes."
+
 AIMS = (
     Aim(
         "a sample at depth 20, warm", "handler-cost/20", "warm", "onstack-rules", 0.4, 1000, "us",
@@ -126,5 +133,26 @@ AIMS = (
     Aim(
         "Go + wasmtime, a sample each 512 KiB", "heap/go-service", "adds", "heap-onstack", 1, 1, "%",
         why="as redis.", plan="as for redis.",
+    ),
+    *(
+        Aim(
+            f"{title} at 99 Hz: the interval's lower end", f"whole/{program}", "least", "whole-onstack", 0.5, 1, "%",
+            why=_SHORT_RUNS, plan=_LONGER_RUNS,
+        )
+        for program, title in (("postgresql", "PostgreSQL"), ("redis", "redis"), ("nginx", "nginx"), ("duckdb", "Go + DuckDB"),
+                               ("axum", "axum"), ("clang", "clang"), ("javac", "javac"))
+    ),
+    Aim(
+        "PostgreSQL with a process for each transaction: the interval's lower end", "whole/postgresql-connect", "least", "whole-onstack", 3, 1, "%",
+        why="a child of fork costs 0.3 to 0.4 ms, and its parent 0.1 (measured by itself): a thread, some sixty pages that two processes have to "
+        "copy, and the timer. PostgreSQL's child lives for 5 ms. The rest is the start, as above.",
+        plan="nothing: a child without a thread could begin no session.",
+    ),
+    Aim("a command of a shell's loop", "whole/shell", "each", "whole-onstack", 1, 1, "ms"),
+    Aim(
+        "clang --version", "whole/clang-version", "each", "whole-onstack", 1, 1, "ms",
+        why="it runs for 30 ms, and its session begins after the first one: half of the cost is to look for Go in libraries of 100 MiB, to read "
+        "the mappings, and to fill the buffer's pages (perf); names and the file follow where there was a tick.",
+        plan="to read a library's section names once, and not for each question.",
     ),
 )

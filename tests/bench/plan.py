@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 BASELINE = "onstack-rules"  # ratios are against this subject, our default
 BASELINES = {"tables": "rows4", "finished-profile": "go-onstack", "go-native": "go-host", "go-wasmtime": "go-wasmtime",
-             "python": "python-native", "heap": "heap-onstack"}  # except in these families
+             "python": "python-native", "heap": "heap-onstack", "whole": "whole-onstack"}  # except in these families
 RIVALS = {"go-pprof": "go-onstack", "go-onstack": "go-onstack"}  # and for these subjects, whose work is another
 
 
@@ -92,6 +92,9 @@ SUBJECTS = (
     Subject("heap-tcmalloc", "heap", "tcmalloc", ("heap",)),
     Subject("heap-gperftools", "heap", "gperftools", ("heap",)),
     Subject("heap-heaptrack", "heap", "heaptrack", ("heap",)),
+    # CPU profilers that are preloaded.
+    Subject("whole-onstack", "whole", "onstack", ("whole",)),
+    Subject("whole-gperftools", "whole", "gperftools", ("whole",)),
     # Layouts of the rule tables; rows4 is onstack's.
     Subject("rows4", "tables", "rows4", ("tables",)),
     Subject("rows4-coarse", "tables", "rows4-coarse", ("tables",)),
@@ -99,7 +102,7 @@ SUBJECTS = (
     Subject("rows8-chunked", "tables", "rows8-chunked", ("tables",)),
 )
 # Families that only the subjects take part in which name them.
-CLOSED = ("go-native", "go-wasmtime", "python", "tables", "finished-profile", "heap")
+CLOSED = ("go-native", "go-wasmtime", "python", "tables", "finished-profile", "heap", "whole")
 
 
 # gperftools' profiler takes minutes for what the others do in seconds: 5 us for each pair of malloc and free, under one lock.
@@ -141,6 +144,11 @@ def _coexist(mix):
     return Case(f"coexist/{mix}", (("coexist", f"mix={mix}"),), 0, 0, None, subjects, "coexist-", rounds=2, together=True)
 
 
+# Twenty pairs of runs, with the interval of their mean: rounds of their own.
+def _whole(program, quick=None, prefix=""):
+    return Case(f"whole/{program}", ((program,),), 0, 0, quick, program=prefix, rounds=1)
+
+
 CASES = (
     _handler_cost(20),
     _handler_cost(100),
@@ -179,6 +187,16 @@ CASES = (
     Case("heap/redis", (("redis",),), 40, 20, 10, HEAP_WHOLE, rounds=1),
     Case("heap/rocksdb", (("rocksdb",),), 40, 20, 10, HEAP_WHOLE, rounds=1),
     Case("heap/go-service", (("go-service",),), 40, 20, 10, HEAP_WHOLE, program="go-", rounds=1),
+    _whole("postgresql"),
+    _whole("postgresql-connect"),
+    _whole("redis"),
+    _whole("nginx"),
+    _whole("duckdb", prefix="duckdb-"),
+    _whole("axum", prefix="axum-"),
+    _whole("clang"),
+    _whole("javac"),
+    _whole("shell", quick=0),
+    _whole("clang-version"),
     _coexist("pure"),
     _coexist("native"),
     Case("flame-graph", (("flame-graph",),), 4, 4, 2, ("onstack-rules", *PPROF_RS), "flame-"),

@@ -63,6 +63,14 @@ REASONS = {
             "to measure what the last stack of a thread would save.",
         ),
     ),
+    "Programs of others": (
+        Reason(
+            ("whole-gperftools",),
+            "it has no tables and no threads of its own, and leaves names to the reader of its file: its start is a timer. Children of "
+            "a fork are not profiled, but for the executed ones, each of which costs it its search for libunwind's files.",
+            "what Aims says of short runs.",
+        ),
+    ),
     "Heap profiles: whole programs": (
         Reason(
             HEAP_SAMPLERS,

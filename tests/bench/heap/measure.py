@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """
 Heap profilers, each against the same allocator without it, in turns: measure.py TOOL CASE [key=value ...]. Prints figures as
-the benchmark's programs do. Cases: pair, sampled, go-sampled, held; redis, rocksdb, go-service (whole.py).
+the benchmark's programs do. Cases: pair, sampled, go-sampled, held; redis, rocksdb, go-service (whole/programs.py).
 """
 
 import json
@@ -14,9 +14,11 @@ from statistics import median
 
 sys.dont_write_bytecode = True  # the source tree stays clean
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "whole"))
 
+import pairs
+import programs
 import tools
-import whole
 
 OUT = tools.BUILD / "bench"
 UNAVAILABLE = 77
@@ -83,12 +85,22 @@ def held(name, asked, scratch):
     emit("own-memory", "KiB", median(differences(figures, "on")))
 
 
+def whole(program):
+    def measure(name, asked, scratch):
+        tool = tools.tool(name, tools.RATE, scratch)
+        pairs.relative(emit, pairs.in_pairs(program, tool.base, tool.on, scratch, float(asked["seconds"]), 3, 16))
+
+    return measure
+
+
 CASES = {
     "pair": pair,
     "sampled": sampled("heap-pairs", ["sampled", "depth=30"]),
     "go-sampled": sampled("heap-go", ["sampled", "depth=15"]),
     "held": held,
-    **{name: whole.measured(program, emit) for name, program in whole.PROGRAMS.items()},
+    "redis": whole(programs.redis),
+    "rocksdb": whole(programs.rocksdb),
+    "go-service": whole(programs.go_service),
 }
 
 
