@@ -39,6 +39,11 @@ if [ "${ONSTACK_DEPS:-}" = bench ]; then
   ls /usr/lib/heaptrack/libheaptrack_preload.so >/dev/null 2>&1 || packages+=(heaptrack)
   command -v redis-server >/dev/null 2>&1 || packages+=(redis)
   command -v db_bench >/dev/null 2>&1 || packages+=(rocksdb-tools)
+  command -v ab >/dev/null 2>&1 || packages+=(apache2-utils)
+  command -v nginx >/dev/null 2>&1 || [ -x /usr/sbin/nginx ] || packages+=(nginx)
+  command -v clang-14 >/dev/null 2>&1 || packages+=(clang-14)
+  command -v javac >/dev/null 2>&1 || packages+=(default-jdk-headless)
+  ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || packages+=(postgresql)
   pkg-config --exists python3-embed 2>/dev/null || packages+=(pkg-config python3-dev)
   export RUNLEVEL=1 # the packages' own services are not started
 fi
