@@ -136,7 +136,7 @@ def postgresql():
         log = running.text()
         check(not re.search(r"terminated by signal|PANIC|crash|connection to client lost", log), f"the server complains: {log[-500:]}")
 
-    return both("postgresql", serve, least=5, seconds=0.2)
+    return both("postgresql", serve, least=2, seconds=0.2)
 
 
 CHROMIUM_PAGE = """<!doctype html><title>page</title><body><script>
