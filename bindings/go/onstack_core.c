@@ -5964,6 +5964,7 @@ void onstack_own_close(void) {
 
 void onstack_own_after_fork(void) {
   onstack_store_relaxed(&own_expected, 0);
+  onstack_store_relaxed(&onstack_own_cpu_ns, (uint64_t)0); /* the process's clock begins at 0 as well */
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
 }
 

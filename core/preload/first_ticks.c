@@ -5,8 +5,10 @@
 #include "base/clock_ns.h"
 #include "base/sys.h"
 #include "handler/arch.h"
+#include "handler/tick/own_threads.h"
 #include "handler/tick/room.h"
 #include "handler/tick/timer.h"
+#include "handler/unwind/rules/rules.h"
 #include "handler/unwind/traceback_walk.h"
 #include "handler/unwind/walk.h"
 #include "session/start.h"
@@ -14,6 +16,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -21,15 +24,19 @@
 #define FIRST_TICKS_DEPTH 100u
 #define FIRST_TICKS_ENTRIES 1024u /* 1 MiB of addresses, of which what is used becomes memory */
 #define FIRST_TICKS_NS 20000000u
-#define FIRST_TICKS_SOON_NS 100000u    /* what has expired when it is set ticks at once, and not with the kernel's tick */
-#define FIRST_TICKS_KEPT_NS 100000000u /* by then a child that works all the time has its session */
-#define FIRST_TICKS_MOST_NS 250000000u /* a tick with more overruns says nothing of the stack of its instant */
+#define FIRST_TICKS_VDSO 16384u           /* bytes that it takes at most */
+#define FIRST_TICKS_SOON_NS 100000u       /* what has expired when it is set ticks at once, and not with the kernel's tick */
+#define FIRST_TICKS_SILENT_NS 3000000000u /* a keeper looks each half second */
+#define FIRST_TICKS_KEPT_NS 100000000u    /* by then a child that works all the time has its session */
+#define FIRST_TICKS_MOST_NS 250000000u    /* a tick with more overruns says nothing of the stack of its instant */
 
 enum { FIRST_TICKS_FREE, FIRST_TICKS_CLAIMED, FIRST_TICKS_FILLED };
 
 typedef struct first_ticks_entry {
   uint32_t weight;
-  int32_t pid, tid;
+  uint32_t birth; /* of the child */
+  uint32_t gone;  /* how many modules it knew to be gone (handler/unwind/rules/rules.h) */
+  int32_t tid;
   uint16_t count;
   uint16_t truncation;
   uint64_t time_ns;
@@ -40,9 +47,11 @@ typedef struct first_ticks_entry {
 
 /* Shared by a process that has a session and its children. */
 typedef struct first_ticks_shared {
-  uint32_t open;   /* somebody collects */
-  uint64_t lost;   /* ticks: there was no room for them */
-  uint64_t met_ns; /* CLOCK_MONOTONIC, when the last one came */
+  uint32_t open;    /* somebody collects, */
+  uint32_t births;  /* of children that share it. Process ids are another's in a namespace */
+  uint64_t seen_ns; /* and did so last (CLOCK_MONOTONIC): who was killed has not closed it */
+  uint64_t lost;    /* ticks that could not be kept */
+  uint64_t met_ns;  /* CLOCK_MONOTONIC, when the last one came */
   /* A child that is killed between claim and fill leaves its entry claimed: one of many, and it is not waited for. Apart from
      the entries, of which so many become memory as are in use at a time. */
   uint32_t states[FIRST_TICKS_ENTRIES];
@@ -51,6 +60,7 @@ typedef struct first_ticks_shared {
 
 /* Of one process each; the child of a fork has a copy. */
 static struct {
+  uint64_t vdso;              /* where it begins */
   onstack_session_walk walk;  /* of the session that is, or of the parent's; written before `open` */
   uint32_t wanted;            /* a session is on: its children share with it */
   first_ticks_shared *own;    /* this process collects from it; NULL: it has not forked yet */
@@ -60,8 +70,11 @@ static struct {
   uint32_t armed;
   uint32_t over; /* the tick that was enough has come */
   void (*enough)(void);
-  uint64_t due;      /* ticks that were due before the process began, and come with the first one */
-  uint64_t taken_ns; /* CPU time that ticks stand for */
+  uint32_t birth;
+  uint64_t before_ns; /* of the kernel's tick that went by before the process began */
+  uint64_t at_ns;     /* when the first one is due, from there on */
+  uint64_t told;      /* ticks that came, as many as were due by the clock */
+  uint64_t taken_ns;  /* CPU time that they stand for */
 } first_ticks;
 
 static uint64_t first_ticks_clock(int32_t clock) {
@@ -81,6 +94,8 @@ static ONSTACK_HANDLER uint64_t first_ticks_random(uint64_t below) {
 
 void onstack_first_ticks_open(const onstack_session *session) {
   first_ticks.walk = onstack_session_walk_of(session);
+  first_ticks.vdso = getauxval(AT_SYSINFO_EHDR);
+  if (first_ticks.own) onstack_store_relaxed(&first_ticks.own->seen_ns, onstack_monotonic_ns());
   if (first_ticks.own) onstack_publish(&first_ticks.own->open, 1u);
   onstack_publish(&first_ticks.wanted, 1u);
 }
@@ -120,22 +135,24 @@ typedef struct first_ticks_taken {
   uint64_t weight, lost;
 } first_ticks_taken;
 
-/* Those of process `pid` (0: of any) that came before `before_ns`. */
-static first_ticks_taken first_ticks_take_all(first_ticks_shared *shared, onstack_profile *profile, int32_t pid,
+/* Those of child `birth` (0: of any) that came before `before_ns`. */
+static first_ticks_taken first_ticks_take_all(first_ticks_shared *shared, onstack_profile *profile, uint32_t birth,
                                               uint64_t before_ns) {
   first_ticks_taken taken = {0, 0, 0};
   for (uint32_t i = 0; i < FIRST_TICKS_ENTRIES; i++) {
     const first_ticks_entry *entry = &shared->entries[i];
     uint32_t expected = FIRST_TICKS_FILLED;
     if (onstack_observe(&shared->states[i]) != FIRST_TICKS_FILLED) continue;
-    if ((pid != 0 && entry->pid != pid) || entry->time_ns >= before_ns) continue;
+    if ((birth != 0 && entry->birth != birth) || entry->time_ns >= before_ns) continue;
     /* The child and its parent may both want it. */
     if (!onstack_cas(&shared->states[i], &expected, (uint32_t)FIRST_TICKS_CLAIMED)) continue;
-    if (pid != 0 && entry->pid != pid) { /* the parent had it meanwhile, and another child has filled it again */
+    if (birth != 0 && entry->birth != birth) { /* the parent had it meanwhile, and another child has filled it again */
       onstack_publish(&shared->states[i], (uint32_t)FIRST_TICKS_FILLED);
       continue;
     }
-    const bool given = first_ticks_give(entry, profile);
+    /* Where a library was closed since, another may lie at its addresses. */
+    const bool same = birth != 0 || entry->gone == onstack_load_relaxed(&onstack_modules.gone);
+    const bool given = same && first_ticks_give(entry, profile);
     taken.samples += given;
     *(given ? &taken.weight : &taken.lost) += entry->weight;
     onstack_publish(&shared->states[i], (uint32_t)FIRST_TICKS_FREE);
@@ -146,7 +163,8 @@ static first_ticks_taken first_ticks_take_all(first_ticks_shared *shared, onstac
 uint32_t onstack_first_ticks_collect(onstack_profile *profile, bool all) {
   first_ticks_shared *own = onstack_observe(&first_ticks.own);
   if (!own) return 0;
-  const uint64_t before_ns = all ? UINT64_MAX : onstack_monotonic_ns() - FIRST_TICKS_KEPT_NS;
+  const uint64_t now_ns = onstack_monotonic_ns(), before_ns = all ? UINT64_MAX : now_ns - FIRST_TICKS_KEPT_NS;
+  onstack_store_relaxed(&own->seen_ns, now_ns);
   const first_ticks_taken taken = first_ticks_take_all(own, profile, 0, before_ns);
   first_ticks.samples += taken.samples;
   first_ticks.weight += taken.weight;
@@ -156,7 +174,7 @@ uint32_t onstack_first_ticks_collect(onstack_profile *profile, bool all) {
 
 void onstack_first_ticks_take_back(onstack_profile *profile) {
   if (!first_ticks.parent) return;
-  const first_ticks_taken taken = first_ticks_take_all(first_ticks.parent, profile, onstack_sys_getpid(), UINT64_MAX);
+  const first_ticks_taken taken = first_ticks_take_all(first_ticks.parent, profile, first_ticks.birth, UINT64_MAX);
   first_ticks.samples += taken.samples;
   first_ticks.weight += taken.weight;
   onstack_add_relaxed(&first_ticks.parent->lost, taken.lost);
@@ -177,12 +195,16 @@ void onstack_first_ticks_before_fork(void) {
   if (!onstack_observe(&first_ticks.wanted) || onstack_load_relaxed(&first_ticks.own)) return;
   void *made = mmap(NULL, sizeof(*none), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (made == MAP_FAILED) return; /* children begin with a session */
+  ((first_ticks_shared *)made)->seen_ns = onstack_monotonic_ns();
   ((first_ticks_shared *)made)->open = 1;
   if (!onstack_cas(&first_ticks.own, &none, made)) munmap(made, sizeof(*none)); /* another thread forks as well */
 }
 
-/* What the parent has collected is its own. */
+/* What the parent has collected is its own. What its own parent collects is not used any more, unless a handler forked that has
+   interrupted a walk. */
 void onstack_first_ticks_forked(void) {
+  if (first_ticks.own && first_ticks.parent && !onstack_traceback_is_busy())
+    onstack_sys_call2(SYS_munmap, (long)first_ticks.parent, sizeof(*first_ticks.parent));
   if (first_ticks.own) first_ticks.parent = first_ticks.own;
   first_ticks.own = NULL;
   first_ticks.wanted = 0;
@@ -210,14 +232,14 @@ static uint64_t first_ticks_before_birth(uint64_t used_ns) {
 static bool first_ticks_arm(void) {
   const int32_t clock = CLOCK_PROCESS_CPUTIME_ID;
   const uint64_t period_ns = first_ticks.walk.period_ns, used_ns = first_ticks_clock(clock);
-  const uint64_t before_ns = first_ticks_before_birth(used_ns), at_ns = first_ticks_random(period_ns) + 1;
-  const uint64_t early_ns = before_ns > at_ns ? before_ns - at_ns : 0; /* the first expiry was due so long before birth */
-  first_ticks.due = early_ns / period_ns;
+  first_ticks.before_ns = first_ticks_before_birth(used_ns);
+  first_ticks.at_ns = first_ticks_random(period_ns) + 1;
   first_ticks.timer.state = ONSTACK_TIMER_ARMING;
   onstack_timer_reset(&first_ticks.timer);
   if (onstack_timer_create(&first_ticks.timer, clock, SIGPROF, 0, (uint64_t)(uintptr_t)&first_ticks) < 0) return false;
   onstack_publish(&first_ticks.armed, 1u);
-  const uint64_t first_ns = at_ns > before_ns ? at_ns - before_ns : 0, soon_ns = used_ns + FIRST_TICKS_SOON_NS;
+  const uint64_t first_ns = first_ticks.at_ns > first_ticks.before_ns ? first_ticks.at_ns - first_ticks.before_ns : 0;
+  const uint64_t soon_ns = used_ns + FIRST_TICKS_SOON_NS;
   if (onstack_timer_set_at(&first_ticks.timer, first_ns > soon_ns ? first_ns : soon_ns, period_ns, true, NULL) == 0)
     return true;
   onstack_timer_delete(onstack_load_relaxed(&first_ticks.timer.id));
@@ -225,14 +247,23 @@ static bool first_ticks_arm(void) {
   return false;
 }
 
+static ONSTACK_HANDLER bool first_ticks_is_open(const first_ticks_shared *shared, uint64_t now_ns) {
+  const uint64_t seen_ns = onstack_load_relaxed(&shared->seen_ns);
+  return onstack_observe(&shared->open) && (now_ns < seen_ns || now_ns - seen_ns < FIRST_TICKS_SILENT_NS);
+}
+
 bool onstack_first_ticks_begin(void (*enough)(void)) {
-  if (!first_ticks.parent || !onstack_observe(&first_ticks.parent->open)) return false;
+  if (!first_ticks.parent || !first_ticks_is_open(first_ticks.parent, onstack_monotonic_ns())) return false;
   if (onstack_load_relaxed(first_ticks.walk.room) > first_ticks.walk.least) return false;
   first_ticks.enough = enough;
+  first_ticks.birth = onstack_add_relaxed(&first_ticks.parent->births, 1u) + 1;
   first_ticks.over = 0;
+  first_ticks.told = 0;
   first_ticks.taken_ns = 0;
   return first_ticks_arm();
 }
+
+bool onstack_first_ticks_are_over(void) { return onstack_observe(&first_ticks.armed) && onstack_observe(&first_ticks.over); }
 
 uint64_t onstack_first_ticks_end(void) {
   if (!onstack_observe(&first_ticks.armed)) return 0;
@@ -265,34 +296,63 @@ static ONSTACK_HANDLER void first_ticks_walk(first_ticks_entry *entry, ucontext_
   entry->truncation = (uint16_t)result.truncation;
 }
 
-static ONSTACK_HANDLER bool first_ticks_record(first_ticks_shared *shared, uint32_t weight, ucontext_t *context) {
+/* Code that was not there when the process began is another's in the process that collects. */
+static ONSTACK_HANDLER bool first_ticks_knows(const first_ticks_entry *entry) {
+  onstack_module module = {.low = 0};
+  for (uint32_t i = 0; i < entry->count; i++) {
+    const uint64_t address = entry->frames[i] - (i > 0);
+    if (address - first_ticks.vdso < FIRST_TICKS_VDSO) continue; /* it lies where it lay */
+    if (onstack_modules_find(address, &module) != ONSTACK_MODULE_HERE) return false;
+  }
+  return entry->count > 0;
+}
+
+/* False: there is no room, or no stack that the process that collects could name. */
+static ONSTACK_HANDLER bool first_ticks_record(first_ticks_shared *shared, uint32_t weight, uint64_t now_ns,
+                                               ucontext_t *context) {
   const bool room = onstack_has_room(context, first_ticks.walk.stack_bytes);
   const uint32_t claimed = room ? first_ticks_claim(shared) : FIRST_TICKS_ENTRIES;
   if (claimed == FIRST_TICKS_ENTRIES) return false;
   first_ticks_entry *entry = &shared->entries[claimed];
   entry->weight = weight;
-  entry->pid = onstack_sys_getpid();
+  entry->birth = first_ticks.birth;
+  entry->gone = onstack_load_relaxed(&onstack_modules.gone);
   entry->tid = onstack_sys_gettid();
   entry->name[0] = entry->name[1] = 0;
-  onstack_timer_read_clock(CLOCK_MONOTONIC, &entry->time_ns);
+  entry->time_ns = now_ns;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)entry->name); /* writes at most 16 bytes */
   first_ticks_walk(entry, context);
-  const bool walked = entry->count > 0;
-  onstack_publish(&shared->states[claimed], (uint32_t)(walked ? FIRST_TICKS_FILLED : FIRST_TICKS_FREE));
-  return walked;
+  const bool known = first_ticks_knows(entry);
+  onstack_publish(&shared->states[claimed], (uint32_t)(known ? FIRST_TICKS_FILLED : FIRST_TICKS_FREE));
+  return known;
+}
+
+/* CPU time of the process without that of our own threads, as of the keeper's last look. */
+static ONSTACK_HANDLER uint64_t first_ticks_used(void) {
+  uint64_t used_ns = 0;
+  onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &used_ns);
+  const uint64_t own_ns = onstack_load_relaxed(&onstack_own_cpu_ns);
+  return used_ns > own_ns ? used_ns - own_ns : 0;
+}
+
+/* How many are due by the clock that have not been told. The timer says when to look: it may have begun late, and our own
+   threads move it on as well. */
+static ONSTACK_HANDLER uint64_t first_ticks_due(uint64_t used_ns, uint64_t period_ns) {
+  const uint64_t until_ns = used_ns + first_ticks.before_ns;
+  const uint64_t due = until_ns < first_ticks.at_ns ? 0 : (until_ns - first_ticks.at_ns) / period_ns + 1;
+  return due > first_ticks.told ? due - first_ticks.told : 0;
 }
 
 /*
  * The last tick comes when its time does, and the session's ticks begin anew: together they would stand for half a period more
  * than was used. So the last one counts as often as its time was used. Returns what it stands for.
  */
-static ONSTACK_HANDLER uint64_t first_ticks_last(uint64_t ticks, uint64_t period_ns) {
-  uint64_t used_ns = 0;
-  onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &used_ns);
-  const uint64_t told_ns = first_ticks.taken_ns + ticks * period_ns;
+static ONSTACK_HANDLER uint64_t first_ticks_last(uint64_t ticks, uint64_t used_ns, uint64_t period_ns) {
+  const uint64_t told_ns = (first_ticks.told + ticks) * period_ns;
   const uint64_t ahead_ns = told_ns > used_ns ? told_ns - used_ns : 0;
+  const uint64_t more = ahead_ns / period_ns + (first_ticks_random(period_ns) < ahead_ns % period_ns);
   first_ticks.taken_ns = told_ns - ahead_ns;
-  return ahead_ns > 0 && first_ticks_random(period_ns) < ahead_ns ? ticks - 1 : ticks;
+  return ticks > more ? ticks - more : 0;
 }
 
 static ONSTACK_HANDLER void first_ticks_be_over(void) {
@@ -300,33 +360,35 @@ static ONSTACK_HANDLER void first_ticks_be_over(void) {
   first_ticks.enough();
 }
 
-static ONSTACK_HANDLER void first_ticks_tick(uint64_t ticks, ucontext_t *context) {
+static ONSTACK_HANDLER void first_ticks_tick(ucontext_t *context) {
   const uint64_t period_ns = first_ticks.walk.period_ns, most = FIRST_TICKS_MOST_NS / period_ns + 1;
-  const uint64_t told_ns = first_ticks.taken_ns + ticks * period_ns;
+  const uint64_t used_ns = first_ticks_used();
   first_ticks_shared *shared = first_ticks.parent;
-  uint64_t now_ns = 0;
-  if (onstack_timer_read_clock(CLOCK_MONOTONIC, &now_ns)) onstack_store_relaxed(&shared->met_ns, now_ns);
+  uint64_t now_ns = 0, ticks = first_ticks_due(used_ns, period_ns);
+  onstack_timer_read_clock(CLOCK_MONOTONIC, &now_ns);
+  onstack_store_relaxed(&shared->met_ns, now_ns);
   if (onstack_load_relaxed(&first_ticks.over)) return; /* the session counts what was used until it begins; */
-  if (!onstack_observe(&shared->open)) {               /* and this tick, which nobody would collect */
+  if (!first_ticks_is_open(shared, now_ns)) {          /* and this tick, which nobody would collect */
     first_ticks_be_over();
     return;
   }
-  const bool last = told_ns >= FIRST_TICKS_NS;
-  if (last)
-    ticks = first_ticks_last(ticks, period_ns);
-  else
-    first_ticks.taken_ns = told_ns;
-  const uint64_t weight = ticks < most ? ticks : most;
-  const uint64_t lost = weight > 0 && !first_ticks_record(shared, (uint32_t)weight, context) ? ticks : ticks - weight;
-  if (lost > 0) onstack_add_relaxed(&shared->lost, lost);
+  if (ticks == 0) return;
+  const bool last = (first_ticks.told + ticks) * period_ns >= FIRST_TICKS_NS;
+  const uint64_t taken_ns = first_ticks.taken_ns, counted = last ? first_ticks_last(ticks, used_ns, period_ns) : ticks;
+  const uint64_t weight = counted < most ? counted : most;
+  first_ticks.told += ticks;
+  if (!last) first_ticks.taken_ns = first_ticks.told * period_ns;
+  if (weight > 0 && !first_ticks_record(shared, (uint32_t)weight, now_ns, context)) {
+    first_ticks.taken_ns = taken_ns; /* the session counts them */
+    first_ticks_be_over();
+    return;
+  }
+  if (counted > weight) onstack_add_relaxed(&shared->lost, counted - weight);
   if (last) first_ticks_be_over();
 }
 
 ONSTACK_HANDLER bool onstack_first_ticks_take(const siginfo_t *info, void *context) {
   if (info->si_code != SI_TIMER || info->si_value.sival_ptr != (void *)&first_ticks) return false;
-  if (!onstack_observe(&first_ticks.armed)) return true;
-  const uint64_t due = first_ticks.due;
-  first_ticks.due = 0;
-  first_ticks_tick(1 + due + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0), context);
+  if (onstack_observe(&first_ticks.armed)) first_ticks_tick(context);
   return true;
 }

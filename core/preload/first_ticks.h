@@ -19,7 +19,7 @@
 /* A session of this process samples CPU time: from here on its children share memory with it. The keeper. */
 ONSTACK_INTERNAL void onstack_first_ticks_open(const onstack_session *session);
 
-/* It is about to end: children that have no session yet get one with their next tick. The keeper. */
+/* It is about to end: children that have no session yet get one with their next tick. Signal-safe. */
 ONSTACK_INTERNAL void onstack_first_ticks_close(void);
 
 /* Gives what children have sampled to the profile: what is older than a moment, or `all`. Returns how many samples that was.
@@ -41,6 +41,9 @@ ONSTACK_INTERNAL void onstack_first_ticks_forked(void);
 /* In the child of a fork: begins. `enough` is called once, in the handler, when it is time for a session. False: there is
    nobody to share with, or no timer; nothing is left. Async-signal-safe. */
 ONSTACK_INTERNAL bool onstack_first_ticks_begin(void (*enough)(void));
+
+/* `enough` was called, or is about to be. Any thread. */
+ONSTACK_INTERNAL bool onstack_first_ticks_are_over(void);
 
 /* Ends, and forgets. Returns the CPU time of the process that its samples stand for, in nanoseconds; 0: there were no such
    ticks. The keeper, before it starts the session. */

@@ -25,6 +25,7 @@
 #define KEEPER_LOOK_NS 50000000u  /* between two looks whether the host's threads have all ended; */
 #define KEEPER_REST_NS 500000000u /* twice as long each time, up to here, while it uses no CPU time */
 #define KEEPER_BUSY_NS 500000u    /* of which a look makes less */
+#define KEEPER_ENOUGH_NS 40000000u
 /* Saves: the first early for programs that end uncaught after a second, then at most a hundredth of the time goes into
    them, and no more than ten seconds are ever lost unless a save takes long. */
 #define KEEPER_SAVE_FIRST_NS 500000000u
@@ -120,6 +121,7 @@ static void keeper_finish_saves(keeper_state *state) {
   uint32_t saves = onstack_observe(&keeper.saves);
   if (saves == keeper.saved) return;
   if (state->started) {
+    onstack_sampling_collect(true);
     keeper_save(state);
     onstack_sampling_tell(keeper.settings); /* an exec or an abort: there may be no other time */
   }
@@ -138,9 +140,15 @@ static uint64_t keeper_look_pause(keeper_state *state) {
   return state->look_ns;
 }
 
+/* Where the signal is blocked, or does not reach us, no tick says so. */
+static bool keeper_is_enough(void) {
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - onstack_load_relaxed(&onstack_own_cpu_ns);
+  return !onstack_observe(&keeper.rests) || (int64_t)cpu > (int64_t)KEEPER_ENOUGH_NS;
+}
+
 /* Does what is due; returns how long there is nothing to do. */
 static uint64_t keeper_work(keeper_state *state) {
-  if (state->rests && !onstack_observe(&keeper.rests)) {
+  if (state->rests && keeper_is_enough()) {
     state->rests = false;
     keeper_begin(state, -1);
   }
@@ -148,7 +156,7 @@ static uint64_t keeper_work(keeper_state *state) {
   keeper_finish_saves(state);
   keeper_follow_dumps(state);
   if (!state->started) return KEEPER_SAVE_MOST_NS;
-  if (onstack_sampling_collect()) state->look_ns = 0; /* children work: soon again */
+  if (onstack_sampling_collect(false)) state->look_ns = 0; /* children work: soon again */
   if (onstack_monotonic_ns() >= state->save_at_ns) keeper_save(state);
   uint64_t now = onstack_monotonic_ns();
   if (now >= state->tell_at_ns) {
@@ -192,7 +200,7 @@ static void *keeper_main(void *argument) {
   bool alone = false;
   for (;;) {
     uint32_t seen = onstack_observe(&keeper.wake);
-    onstack_own_open(SIGPROF);
+    if (!state.rests) onstack_own_open(SIGPROF); /* a child's first ticks are the host's */
     if (onstack_observe(&keeper.end) || keeper_leaves(&alone)) break;
     const uint64_t pause = keeper_work(&state);
     onstack_own_account(); /* the process's time that is left is the host's */

@@ -109,7 +109,11 @@ void onstack_lifecycle_forked(void) {
   /* Before the keeper is there: its first tick may be enough. */
   const bool shares = !lifecycle_settings.toggle && onstack_first_ticks_begin(onstack_keeper_begin);
   onstack_keeper_start(&lifecycle_settings, false, shares);
-  if (!onstack_keeper_is_here()) lifecycle_unlisten();
+  if (onstack_first_ticks_are_over()) onstack_keeper_begin(); /* before there was a keeper */
+  if (!onstack_keeper_is_here()) {
+    onstack_first_ticks_end();
+    lifecycle_unlisten();
+  }
   errno = saved;
 }
 
@@ -124,6 +128,7 @@ static size_t lifecycle_bytes(char *const environment[]) {
 /* Not on the stack: an environment may have more entries than a thread's stack has room for. */
 char *const *onstack_lifecycle_before_exec(char *const given[]) {
   bool saved = onstack_keeper_save(ONSTACK_LIFECYCLE_ABRUPT_SECONDS) || lifecycle_settings.successor;
+  if (onstack_keeper_is_here()) onstack_first_ticks_close();
   if (lifecycle_owner == 0 || lifecycle_owner != onstack_sys_getpid() || onstack_keeper_is_copied()) return given;
   if (!lifecycle_settings.kept_out) return given; /* nothing was emptied */
   void *made = mmap(NULL, lifecycle_bytes(given), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -107,8 +107,8 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
     const bool of_cpu_time = onstack_session_kind(sampling.session) == ONSTACK_KIND_CPU;
     sampling.before = number < 0 && of_cpu_time ? sampling_ticks_before(told_ns) : 0;
     if (of_cpu_time) onstack_first_ticks_open(sampling.session);
+    onstack_store_relaxed(&sampling.on, 1u); /* an end waits from here on, so that what is taken back is written */
     if (told_ns > 0) onstack_first_ticks_take_back(sampling.profile);
-    onstack_store_relaxed(&sampling.on, 1u);
     return 0;
   }
   onstack_profile_free(sampling.profile);
@@ -171,12 +171,11 @@ static uint64_t sampling_count(void) {
   return count;
 }
 
-bool onstack_sampling_collect(void) { return sampling.on && onstack_first_ticks_collect(sampling.profile, false) > 0; }
+bool onstack_sampling_collect(bool all) { return sampling.on && onstack_first_ticks_collect(sampling.profile, all) > 0; }
 
 bool onstack_sampling_save(const onstack_environment *settings) {
   if (!sampling.on) return false;
   onstack_session_poll(sampling.session, 0);
-  onstack_first_ticks_collect(sampling.profile, true);
   uint64_t samples = sampling_count();
   /* A heap changes without samples: what was in use has been freed, or has grown old. */
   if (samples == sampling.written && settings->kind != ONSTACK_KIND_ALLOCATION) return samples > 0;

@@ -20,8 +20,9 @@ ONSTACK_INTERNAL bool onstack_sampling_is_on(void);
    samples. Returns true if a profile was written. */
 ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_environment *settings);
 
-/* Takes what children have sampled that have no session of their own; true if there was anything. */
-ONSTACK_INTERNAL bool onstack_sampling_collect(void);
+/* Takes what children have sampled that have no session of their own: what they may not want any more, or `all`. True if there
+   was anything. */
+ONSTACK_INTERNAL bool onstack_sampling_collect(bool all);
 
 /* Replaces the status file, if one is asked for; with what each module lost, once sampling has ended. 0 or what went wrong,
    which stays silent here: the end tells it. */
