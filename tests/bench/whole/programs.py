@@ -146,8 +146,7 @@ def database(scratch):
         raise tools.Missing("pgbench not found")
     user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
     identity = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
-    for path in (Path(scratch), Path(scratch).parent):
-        path.chmod(0o777)
+    Path(scratch).chmod(0o777)
     yield Path(found[-1]).parent, Path(scratch, "data"), identity
 
 

@@ -40,7 +40,9 @@ fn the_data_are_stacks_with_names_and_ticks() {
     assert_ne!(frames.thread_id, 0);
     let leaf = &frames.frames[0];
     assert!(leaf[0].name().ends_with("mix"), "{leaf:?}");
-    assert!(leaf[0].lineno() > 0 && leaf[0].filename().ends_with("common/mod.rs") && leaf[0].addr.is_some());
+    assert!(leaf[0].filename().ends_with("common/mod.rs") && leaf[0].addr.is_some());
+    // Line 0: code of the compiler's that belongs to none (DWARF 5, 6.2.2).
+    assert!(report.data.keys().filter(in_heavy).any(|frames| frames.frames[0][0].lineno() > 0), "{report:?}");
     assert!(format!("{report:?}").lines().any(|line| line.starts_with("burner;") && line.contains("::burn;")));
 }
 
