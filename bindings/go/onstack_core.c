@@ -27955,6 +27955,7 @@ typedef struct onstack_session_walk {
   uint32_t stack_bytes; /* of the signal stack that such a tick needs */
   const uint32_t *room; /* that its samples have; more than `least` */
   uint32_t least;       /* where an interpreter has been met, whose frames such a tick would lack */
+  uint32_t weight_max;  /* of one tick */
   uint64_t period_ns;
 } onstack_session_walk;
 
@@ -28162,6 +28163,7 @@ onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
                                 .stack_bytes = slot->stack_bytes,
                                 .room = &slot->ring.most,
                                 .least = slot->ring.least,
+                                .weight_max = slot->weight_max,
                                 .period_ns = slot->period_ns};
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock_ns.h"
 #include "base/sys.h"
 #include "handler/arch.h"
+#include "handler/tick/arm.h"
 #include "handler/tick/own_threads.h"
 #include "handler/tick/room.h"
 #include "handler/tick/timer.h"
@@ -28,7 +29,6 @@
 #define FIRST_TICKS_SOON_NS 100000u       /* what has expired when it is set ticks at once, and not with the kernel's tick */
 #define FIRST_TICKS_SILENT_NS 3000000000u /* a keeper looks each half second */
 #define FIRST_TICKS_KEPT_NS 100000000u    /* by then a child that works all the time has its session */
-#define FIRST_TICKS_MOST_NS 250000000u    /* a tick with more overruns says nothing of the stack of its instant */
 
 enum { FIRST_TICKS_FREE, FIRST_TICKS_CLAIMED, FIRST_TICKS_FILLED };
 
@@ -77,19 +77,9 @@ static struct {
   uint64_t taken_ns;  /* CPU time that they stand for */
 } first_ticks;
 
-static uint64_t first_ticks_clock(int32_t clock) {
-  uint64_t ns = 0;
-  onstack_timer_read_clock(clock, &ns);
-  return ns;
-}
-
+/* Below `below`. */
 static ONSTACK_HANDLER uint64_t first_ticks_random(uint64_t below) {
-  uint64_t x = 0;
-  onstack_timer_read_clock(CLOCK_MONOTONIC, &x);
-  x += (uint64_t)onstack_sys_gettid() << 32;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64 */
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return (x ^ (x >> 31)) % below;
+  return onstack_arm_random(NULL, (uint32_t)onstack_sys_gettid(), first_ticks.birth, below) - 1;
 }
 
 void onstack_first_ticks_open(const onstack_session *session) {
@@ -130,15 +120,9 @@ static bool first_ticks_give(const first_ticks_entry *entry, onstack_profile *pr
   return onstack_profile_sink(profile, &sample) == 0;
 }
 
-typedef struct first_ticks_taken {
-  uint32_t samples;
-  uint64_t weight, lost;
-} first_ticks_taken;
-
-/* Those of child `birth` (0: of any) that came before `before_ns`. */
-static first_ticks_taken first_ticks_take_all(first_ticks_shared *shared, onstack_profile *profile, uint32_t birth,
-                                              uint64_t before_ns) {
-  first_ticks_taken taken = {0, 0, 0};
+/* Gives those of child `birth` (0: of any) that came before `before_ns` to the profile; returns how many it took. */
+static uint32_t first_ticks_move(first_ticks_shared *shared, onstack_profile *profile, uint32_t birth, uint64_t before_ns) {
+  uint32_t given = 0;
   for (uint32_t i = 0; i < FIRST_TICKS_ENTRIES; i++) {
     const first_ticks_entry *entry = &shared->entries[i];
     uint32_t expected = FIRST_TICKS_FILLED;
@@ -152,32 +136,28 @@ static first_ticks_taken first_ticks_take_all(first_ticks_shared *shared, onstac
     }
     /* Where a library was closed since, another may lie at its addresses. */
     const bool same = birth != 0 || entry->gone == onstack_load_relaxed(&onstack_modules.gone);
-    const bool given = same && first_ticks_give(entry, profile);
-    taken.samples += given;
-    *(given ? &taken.weight : &taken.lost) += entry->weight;
+    if (same && first_ticks_give(entry, profile)) {
+      first_ticks.weight += entry->weight;
+      given++;
+    } else {
+      onstack_add_relaxed(&shared->lost, (uint64_t)entry->weight);
+    }
     onstack_publish(&shared->states[i], (uint32_t)FIRST_TICKS_FREE);
   }
-  return taken;
+  first_ticks.samples += given;
+  return given;
 }
 
 uint32_t onstack_first_ticks_collect(onstack_profile *profile, bool all) {
   first_ticks_shared *own = onstack_observe(&first_ticks.own);
   if (!own) return 0;
-  const uint64_t now_ns = onstack_monotonic_ns(), before_ns = all ? UINT64_MAX : now_ns - FIRST_TICKS_KEPT_NS;
+  const uint64_t now_ns = onstack_monotonic_ns();
   onstack_store_relaxed(&own->seen_ns, now_ns);
-  const first_ticks_taken taken = first_ticks_take_all(own, profile, 0, before_ns);
-  first_ticks.samples += taken.samples;
-  first_ticks.weight += taken.weight;
-  onstack_add_relaxed(&own->lost, taken.lost);
-  return taken.samples;
+  return first_ticks_move(own, profile, 0, all ? UINT64_MAX : now_ns - FIRST_TICKS_KEPT_NS);
 }
 
 void onstack_first_ticks_take_back(onstack_profile *profile) {
-  if (!first_ticks.parent) return;
-  const first_ticks_taken taken = first_ticks_take_all(first_ticks.parent, profile, first_ticks.birth, UINT64_MAX);
-  first_ticks.samples += taken.samples;
-  first_ticks.weight += taken.weight;
-  onstack_add_relaxed(&first_ticks.parent->lost, taken.lost);
+  if (first_ticks.parent) first_ticks_move(first_ticks.parent, profile, first_ticks.birth, UINT64_MAX);
 }
 
 int onstack_first_ticks_tell(int (*write)(void *data, const void *bytes, size_t length), void *data) {
@@ -231,7 +211,7 @@ static uint64_t first_ticks_before_birth(uint64_t used_ns) {
 
 static bool first_ticks_arm(void) {
   const int32_t clock = CLOCK_PROCESS_CPUTIME_ID;
-  const uint64_t period_ns = first_ticks.walk.period_ns, used_ns = first_ticks_clock(clock);
+  const uint64_t period_ns = first_ticks.walk.period_ns, used_ns = onstack_clock_ns(clock);
   first_ticks.before_ns = first_ticks_before_birth(used_ns);
   first_ticks.at_ns = first_ticks_random(period_ns) + 1;
   first_ticks.timer.state = ONSTACK_TIMER_ARMING;
@@ -361,7 +341,7 @@ static ONSTACK_HANDLER void first_ticks_be_over(void) {
 }
 
 static ONSTACK_HANDLER void first_ticks_tick(ucontext_t *context) {
-  const uint64_t period_ns = first_ticks.walk.period_ns, most = FIRST_TICKS_MOST_NS / period_ns + 1;
+  const uint64_t period_ns = first_ticks.walk.period_ns, most = first_ticks.walk.weight_max;
   const uint64_t used_ns = first_ticks_used();
   first_ticks_shared *shared = first_ticks.parent;
   uint64_t now_ns = 0, ticks = first_ticks_due(used_ns, period_ns);

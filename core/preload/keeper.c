@@ -22,10 +22,10 @@
 #define KEEPER_GRACE_NS 1000000u
 #define KEEPER_BEGIN_SECONDS 1u
 #define KEEPER_STATUS_NS 1000000000u
-#define KEEPER_LOOK_NS 50000000u  /* between two looks whether the host's threads have all ended; */
-#define KEEPER_REST_NS 500000000u /* twice as long each time, up to here, while it uses no CPU time */
-#define KEEPER_BUSY_NS 500000u    /* of which a look makes less */
-#define KEEPER_ENOUGH_NS 40000000u
+#define KEEPER_LOOK_NS 50000000u   /* between two looks whether the host's threads have all ended; */
+#define KEEPER_REST_NS 500000000u  /* twice as long each time, up to here, while it uses no CPU time */
+#define KEEPER_BUSY_NS 500000u     /* of which a look makes less */
+#define KEEPER_ENOUGH_NS 40000000u /* of CPU time, in which first ticks should have said that they are over */
 /* Saves: the first early for programs that end uncaught after a second, then at most a hundredth of the time goes into
    them, and no more than ten seconds are ever lost unless a save takes long. */
 #define KEEPER_SAVE_FIRST_NS 500000000u

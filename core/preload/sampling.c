@@ -2,6 +2,7 @@
 #include "preload/sampling.h"
 
 #include "base/atomics.h"
+#include "base/clock_ns.h"
 #include "base/kinds.h"
 #include "base/sys.h"
 #include "handler/labels/span.h"
@@ -15,7 +16,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SAMPLING_WORTH 5u     /* ticks */
 #define SAMPLING_DENSE 65536u /* bytes; with fewer, more stacks wait for rules to be derived than are kept meanwhile */
@@ -65,12 +65,6 @@ static int sampling_start_session(const onstack_options *options, uint32_t tries
   return result;
 }
 
-static uint64_t sampling_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /*
  * Ticks of the CPU time that the process has used until now, this thread's left out, and `told_ns`, which is in a parent's
  * profile; the others of ours have done nothing yet.
@@ -79,8 +73,8 @@ static uint64_t sampling_ns(clockid_t clock) {
 static uint64_t sampling_ticks_before(uint64_t told_ns) {
   onstack_stats stats = {.size = sizeof(stats)};
   if (onstack_session_stats(sampling.session, &stats) < 0) return 0;
-  const uint64_t random = (sampling_ns(CLOCK_MONOTONIC) * 0x9e3779b97f4a7c15u) >> 20;
-  const uint64_t own = sampling_ns(CLOCK_THREAD_CPUTIME_ID) + told_ns, all = sampling_ns(CLOCK_PROCESS_CPUTIME_ID);
+  const uint64_t random = (onstack_clock_ns(CLOCK_MONOTONIC) * 0x9e3779b97f4a7c15u) >> 20;
+  const uint64_t own = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) + told_ns, all = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   return all > own ? (all - own + random % stats.period_ns) / stats.period_ns : 0;
 }
 

@@ -211,6 +211,7 @@ onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
                                 .stack_bytes = slot->stack_bytes,
                                 .room = &slot->ring.most,
                                 .least = slot->ring.least,
+                                .weight_max = slot->weight_max,
                                 .period_ns = slot->period_ns};
 }
 

@@ -20,6 +20,7 @@ typedef struct onstack_session_walk {
   uint32_t stack_bytes; /* of the signal stack that such a tick needs */
   const uint32_t *room; /* that its samples have; more than `least` */
   uint32_t least;       /* where an interpreter has been met, whose frames such a tick would lack */
+  uint32_t weight_max;  /* of one tick */
   uint64_t period_ns;
 } onstack_session_walk;
 
