@@ -6287,10 +6287,10 @@ static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
   if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
 }
 
-/* Code objects of an interpreter may be gone after a long pause of the consumer, and their names with them. From a rest it is
-   to come back at once: the process works again. */
-static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, uint32_t interpreted_bytes) {
-  const uint32_t least = interpreted_bytes > 0 ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
+/* After a long pause of the consumer, code objects of an interpreter may be gone, and their names with them; and stacks that
+   are kept until it knows a library are few. From a rest it is to come back at once: the process works again. */
+static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, bool passing) {
+  const uint32_t least = passing ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
   const bool soon = onstack_load_relaxed(&slot->pauses) >= least;
   if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
@@ -6421,7 +6421,7 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   const uint32_t interpreted_bytes =
       slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
   onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
-  record_wake_where_due(slot, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes > 0 || result.truncation == ONSTACK_TRUNCATED_PENDING);
   return result.frame_count > 0;
 }
 
@@ -6463,7 +6463,7 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   entry->label_bytes = (uint16_t)stack->label_bytes;
   const uint32_t interpreted_bytes = record_put_interpreted(slot, entry, stack->interpreted);
   onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
-  record_wake_where_due(slot, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes > 0);
 }
 
 ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
@@ -10569,9 +10569,10 @@ ONSTACK_INTERNAL void onstack_action_release(int signal);
 /*
  * Displacement: somebody installed another action over ours (a Go c-archive does so in StartCPUProfile), or put our
  * pointer back with other flags when leaving. Goes back on top, with that owner underneath; never over another copy of
- * this library, whose handler passes our ticks on, and not for ever against an owner that insists as well.
+ * this library, whose handler passes our ticks on, and not for ever against an owner that insists as well. Whether another
+ * action stood there.
  */
-ONSTACK_INTERNAL void onstack_action_tend(int signal);
+ONSTACK_INTERNAL bool onstack_action_tend(int signal);
 
 /* The handler that the stand-in stands for has changed (onstack_own_stands_in): the installed action restarts system calls
    if that one does. Where another thread holds the lock for long, the next look does it. Signal-safe with every signal
@@ -12272,34 +12273,36 @@ void onstack_action_follow_host(int signal) {
   onstack_copies_unlock(locked);
 }
 
-static void action_look(int signal, onstack_action_owner *owner, const onstack_copy *locked) {
+static bool action_look(int signal, onstack_action_owner *owner, const onstack_copy *locked) {
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
-  if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (onstack_sys_sigaction(signal, NULL, &now) < 0) return false;
   if (onstack_action_is_same(&now, &onstack_actions[signal].ours)) {
     if (onstack_action_is_outdated(signal, owner))
       onstack_action_reinstall(signal, owner, onstack_actions[signal].current, now);
     else
       action_follow_host(signal, &now, true);
-    return;
+    return false;
   }
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
-  if (onstack_action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
+  if (onstack_action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return true;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
-  if (copy && onstack_copy_runs(copy, signal)) return;
+  if (copy && onstack_copy_runs(copy, signal)) return false;
   uint32_t trampoline = onstack_action_trampoline_for(signal, owner, &now, copy);
   if (trampoline < ONSTACK_TRAMPOLINES) onstack_action_reinstall(signal, owner, trampoline, now);
+  return true;
 }
 
-void onstack_action_tend(int signal) {
+bool onstack_action_tend(int signal) {
   onstack_action_owner *owner = &onstack_action_owners[signal];
-  if (owner->sessions == 0) return;
+  if (owner->sessions == 0) return false;
   onstack_copy *locked = onstack_copies_lock(false); /* else at the next look */
-  if (!locked) return;
-  action_look(signal, owner, locked);
+  if (!locked) return true;
+  const bool displaced = action_look(signal, owner, locked);
   onstack_copies_unlock(locked);
+  return displaced;
 }
 
 void onstack_action_end_back_off(int signal) { onstack_action_owners[signal].returns = 0; }
@@ -27011,6 +27014,49 @@ ONSTACK_INTERNAL int onstack_interpreters_open(onstack_interpreters *interpreter
    consumer. */
 ONSTACK_INTERNAL void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot);
 
+/* One runs, or will. The consumer. */
+ONSTACK_INTERNAL bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, const onstack_slot *slot);
+
+#endif
+
+/* ---- core/src/session/pace.h ---- */
+/*
+ * How long a drain thread waits between two rounds. A round costs a wake-up, most of which is the kernel's, so a process that
+ * sleeps is woken rarely, and one that works as often as something happens that a round is made for. The consumer of a session.
+ */
+#ifndef ONSTACK_SESSION_PACE_H
+#define ONSTACK_SESSION_PACE_H
+
+#include <stdint.h>
+
+#define ONSTACK_PACE_BUSY_NS 10000000u /* while the process works and things happen */
+
+typedef struct onstack_pace {
+  uint64_t process_cpu_ns, checked_ns; /* at the last check whether the process works */
+  uint64_t rest_ns;                    /* the last pause of a process that sleeps */
+  uint64_t threads;
+  uint32_t map;
+  uint32_t uneventful; /* rounds in which nothing of what they are made for has happened */
+} onstack_pace;
+
+/* What is seen in a round. */
+typedef struct onstack_pace_signs {
+  bool rests;         /* ticks alone may end a rest: another clock's new threads are to be found whether they work or not */
+  bool steady;        /* nothing is there that changes from one instant to the next, as an interpreter's code */
+  uint64_t period_ns; /* of the session's ticks */
+  uint64_t threads;   /* met so far */
+  uint32_t map;       /* the number of the state of the map of objects */
+} onstack_pace_signs;
+
+/* Something has happened that the signs do not say: another owner's handler stood above ours. */
+ONSTACK_INTERNAL void onstack_pace_hurry(onstack_pace *pace);
+
+/* At the end of a round: nanoseconds to the next, and whether the process has worked since the last. */
+ONSTACK_INTERNAL uint64_t onstack_pace_next(onstack_pace *pace, const onstack_pace_signs *signs, bool *busy);
+
+/* ONSTACK_PAUSE_* of such a pause: which samples end it. */
+ONSTACK_INTERNAL uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns);
+
 #endif
 
 #include <pthread.h>
@@ -27031,8 +27077,7 @@ struct onstack_session {
   onstack_module_statistics module_statistics;       /* under the consumer lock */
   uint64_t tended_ns, refreshed_ns;                  /* consumer only */
   uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
-  uint64_t process_cpu_ns, checked_ns;               /* at the last check whether the process works; consumer only */
-  uint64_t rest_ns;                                  /* the last pause of a process that sleeps; consumer only */
+  onstack_pace pace;                                 /* consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */
   uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
   uint64_t next_scan_ns;                             /* consumer only */
@@ -27081,15 +27126,9 @@ ONSTACK_INTERNAL void onstack_spans_look(void);
 #define SESSION_LOOK_SHARE 100u
 #define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
-#define SESSION_SCAN_NS 10000000u       /* for new threads */
-#define SESSION_SCAN_SHARE 20u          /* of a processor at most, a twentieth, where nothing else finds them */
-#define SESSION_SCAN_RARE_SHARE 500u    /* and a five-hundredth where the process tick does */
-#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
-#define SESSION_LOOK_IDLE_NS 50000000u  /* and once it sleeps; then twice as long each time, */
-#define SESSION_LOOK_REST_NS 250000000u /* up to here */
-#define SESSION_LOOK_LONGEST_NS 500000000u
-#define SESSION_BUSY_NS 500000u      /* of CPU time since the last round, without that of our own threads */
-#define SESSION_LOOK_CLOCK_SHARE 64u /* of a processor, that goes into the process's CPU time: it is a sum over threads */
+#define SESSION_SCAN_NS 10000000u    /* for new threads */
+#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
@@ -27162,7 +27201,7 @@ static void session_tend(onstack_session *session) {
   if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
-    onstack_action_tend(slot->signal);
+    if (onstack_action_tend(slot->signal)) onstack_pace_hurry(&session->pace);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
@@ -27242,54 +27281,45 @@ static void session_let_go(onstack_session *session) {
   if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
 }
 
-/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
-   thread (handler/tick/record.c). What it costs: a handler that was displaced meanwhile is noticed that much later. Another
-   clock's new threads are to be found whether they work or not. */
-static uint64_t session_rest(onstack_session *session, bool busy) {
-  const uint64_t last = session->rest_ns;
-  const uint64_t longer = last * 2 < SESSION_LOOK_REST_NS ? last * 2 : SESSION_LOOK_REST_NS;
-  session->rest_ns = busy || last == 0 || session->scan_age_ns == 0 ? SESSION_LOOK_IDLE_NS : longer;
-  return busy ? SESSION_LOOK_BUSY_NS : session->rest_ns;
+/* What a round is made early for. */
+static onstack_pace_signs session_signs(const onstack_session *session) {
+  const onstack_slot *slot = session->slot;
+  const bool code = onstack_load_relaxed(&onstack_code.missed) || onstack_load_relaxed(&onstack_code.stale);
+  /* A Go runtime in a library installs its handler when its profile begins, and takes the ticks of others for its own. */
+  const bool go = onstack_observe(&onstack_code.go_count) > 0;
+  return (onstack_pace_signs){
+      .rests = session->scan_age_ns != 0,
+      .steady = session->scan_age_ns != 0 && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
+      .period_ns = slot->period_ns,
+      .threads = onstack_load_relaxed(&slot->counters.threads_seen) + onstack_load_relaxed(&slot->counters.threads_unarmed),
+      .map = onstack_seqlock_begin(&onstack_modules.lock),
+  };
 }
 
-/* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
-   an idle process is woken less often. */
 static uint64_t session_next_look(onstack_session *session) {
-  uint64_t now = onstack_monotonic_ns();
   if (session->needs_rules) return 0;
-  /* A round that a request brought early saw too little time to tell. */
-  if (now - session->checked_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
-  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * SESSION_LOOK_CLOCK_SHARE;
-  const bool busy = (int64_t)(cpu - session->process_cpu_ns) > (int64_t)SESSION_BUSY_NS;
-  session->process_cpu_ns = cpu;
-  session->checked_ns = now;
+  const onstack_pace_signs signs = session_signs(session);
+  bool busy = true;
+  const uint64_t pause = onstack_pace_next(&session->pace, &signs, &busy);
   /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
   if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
     session_let_go(session);
-  const uint64_t pause = session_rest(session, busy);
-  return least < pause ? pause : least < SESSION_LOOK_LONGEST_NS ? least : SESSION_LOOK_LONGEST_NS;
+  return pause;
 }
 
 uint64_t onstack_session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
     onstack_publish(&session->drain.quit, 1u);
-    return SESSION_LOOK_IDLE_NS;
+    return ONSTACK_PACE_BUSY_NS;
   }
   session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
-  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
-  const bool rests = pause > SESSION_LOOK_IDLE_NS && session->rest_ns > SESSION_LOOK_IDLE_NS;
-  const uint32_t pauses = rests                          ? ONSTACK_PAUSE_REST
-                          : pause > SESSION_LOOK_BUSY_NS ? ONSTACK_PAUSE_LONG
-                                                         : ONSTACK_PAUSE_SHORT;
-  onstack_dekker_store(&session->slot->pauses, pauses);
+  onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
   /* One that came during this round has woken nobody. */
-  if (pause > SESSION_LOOK_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = SESSION_LOOK_BUSY_NS;
+  if (pause > ONSTACK_PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = ONSTACK_PACE_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;
@@ -27617,6 +27647,12 @@ void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot 
     interpreters_ask_due(interpreters, slot, changed);
 }
 
+bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, const onstack_slot *slot) {
+  for (uint32_t i = 0; i < slot->interpreter_count; i++)
+    if (onstack_load_relaxed(&slot->interpreters[i].ready)) return true;
+  return interpreters->begins;
+}
+
 /* ---- core/src/session/memory_map.c ---- */
 /* ---- core/src/session/memory_map.h ---- */
 /* What the process's memory is by its mappings: bytes that are resident, each in one sum. */
@@ -27933,6 +27969,69 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
   return result;
 }
 
+/* ---- core/src/session/pace.c ---- */
+
+#include <time.h>
+
+#define PACE_IDLE_NS 50000000u  /* once the process sleeps; then twice as long each time, */
+#define PACE_REST_NS 250000000u /* up to here */
+#define PACE_LONGEST_NS 500000000u
+#define PACE_WORKS_NS 500000u /* of CPU time since the last round, without that of our own threads */
+#define PACE_CLOCK_SHARE 64u  /* of a processor, that goes into the process's CPU time: it is a sum over threads */
+
+/* After so many uneventful rounds a pause is twice as long, up to as many periods: what another owner's handler may take from
+   each thread before it is noticed. */
+#define PACE_UNEVENTFUL 16u
+#define PACE_STEADY_NS 40000000u
+#define PACE_STEADY_PERIODS 4u
+
+/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
+   thread (handler/tick/record.c). What it costs: a handler that was displaced meanwhile is noticed that much later. */
+static uint64_t pace_rest(onstack_pace *pace, bool rests) {
+  const uint64_t longer = pace->rest_ns * 2 < PACE_REST_NS ? pace->rest_ns * 2 : PACE_REST_NS;
+  pace->rest_ns = longer == 0 || !rests ? PACE_IDLE_NS : longer;
+  return pace->rest_ns;
+}
+
+void onstack_pace_hurry(onstack_pace *pace) { pace->uneventful = 0; }
+
+static void pace_count(onstack_pace *pace, const onstack_pace_signs *signs) {
+  const bool same = signs->steady && signs->threads == pace->threads && signs->map == pace->map;
+  pace->uneventful = !same ? 0 : pace->uneventful + (pace->uneventful < 2 * PACE_UNEVENTFUL);
+  pace->threads = signs->threads;
+  pace->map = signs->map;
+}
+
+static uint64_t pace_work(onstack_pace *pace, const onstack_pace_signs *signs) {
+  const uint64_t periods = signs->period_ns * PACE_STEADY_PERIODS;
+  const uint64_t most = periods < PACE_STEADY_NS ? periods : PACE_STEADY_NS;
+  const uint64_t pause = (uint64_t)ONSTACK_PACE_BUSY_NS << (pace->uneventful / PACE_UNEVENTFUL);
+  pace->rest_ns = PACE_IDLE_NS;
+  return pause < most ? pause : most > ONSTACK_PACE_BUSY_NS ? most : ONSTACK_PACE_BUSY_NS;
+}
+
+uint64_t onstack_pace_next(onstack_pace *pace, const onstack_pace_signs *signs, bool *busy) {
+  const uint64_t now = onstack_monotonic_ns();
+  *busy = true;
+  /* A round that a request brought early saw too little time to tell. */
+  if (now - pace->checked_ns < ONSTACK_PACE_BUSY_NS) return ONSTACK_PACE_BUSY_NS;
+  pace_count(pace, signs);
+  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
+  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * PACE_CLOCK_SHARE;
+  *busy = (int64_t)(cpu - pace->process_cpu_ns) > (int64_t)PACE_WORKS_NS;
+  pace->process_cpu_ns = cpu;
+  pace->checked_ns = now;
+  const uint64_t pause = *busy ? pace_work(pace, signs) : pace_rest(pace, signs->rests);
+  return least < pause ? pause : least < PACE_LONGEST_NS ? least : PACE_LONGEST_NS;
+}
+
+uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
+  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
+  if (pause_ns > PACE_IDLE_NS && pace->rest_ns > PACE_IDLE_NS) return ONSTACK_PAUSE_REST;
+  return pause_ns > ONSTACK_PACE_BUSY_NS ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_SHORT;
+}
+
 /* ---- core/src/session/session.c ---- */
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
@@ -28079,7 +28178,7 @@ static void session_follow_one(onstack_session *session) {
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
   session->settings.resumed = session->child_is_new = true;
-  session->rest_ns = session->process_cpu_ns = session->checked_ns = 0; /* its CPU time begins at 0 */
+  session->pace = (onstack_pace){.process_cpu_ns = 0}; /* its CPU time begins at 0 */
   if (session_begin(session) < 0) session->running = 0;
 }
 

@@ -23,8 +23,7 @@
 #define KEEPER_BEGIN_SECONDS 1u
 #define KEEPER_STATUS_NS 1000000000u
 #define KEEPER_LOOK_NS 50000000u   /* between two looks whether the host's threads have all ended; */
-#define KEEPER_REST_NS 500000000u  /* twice as long each time, up to here, while it uses no CPU time */
-#define KEEPER_BUSY_NS 500000u     /* of which a look makes less */
+#define KEEPER_REST_NS 500000000u  /* twice as long each time, up to here, while nobody has heard of such an end */
 #define KEEPER_ENOUGH_NS 40000000u /* of CPU time, in which first ticks should have said that they are over */
 /* Saves: the first early for programs that end uncaught after a second, then at most a hundredth of the time goes into
    them, and no more than ten seconds are ever lost unless a save takes long. */
@@ -61,7 +60,7 @@ typedef struct keeper_state {
   bool rests;              /* it is to begin yet */
   int next_number;
   uint64_t save_at_ns, save_pause_ns, tell_at_ns;
-  uint64_t look_ns, cpu_ns; /* the last pause, and the process's CPU time then */
+  uint64_t look_ns; /* the last pause */
 } keeper_state;
 
 static void keeper_raise(uint32_t *word) {
@@ -130,13 +129,9 @@ static void keeper_finish_saves(keeper_state *state) {
 }
 
 static uint64_t keeper_look_pause(keeper_state *state) {
-  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - onstack_load_relaxed(&onstack_own_cpu_ns);
-  /* Once the first thread has ended any other may be the last. */
-  const bool busy =
-      state->look_ns == 0 || onstack_observe(&keeper.left) || (int64_t)(cpu - state->cpu_ns) > (int64_t)KEEPER_BUSY_NS;
   const uint64_t longer = state->look_ns * 2 < KEEPER_REST_NS ? state->look_ns * 2 : KEEPER_REST_NS;
-  state->cpu_ns = cpu;
-  state->look_ns = busy ? KEEPER_LOOK_NS : longer;
+  /* Once the first thread has ended any other may be the last. It may also end without a word, by the system call. */
+  state->look_ns = longer == 0 || onstack_observe(&keeper.left) ? KEEPER_LOOK_NS : longer;
   return state->look_ns;
 }
 

@@ -61,3 +61,24 @@ Test(rest, an_idle_process_is_woken_seldom_and_loses_nothing_when_it_works_again
   onstack_session_free(session);
   cr_expect(sampled_ns > 500000000 && sampled_ns < 700000000, "%.3f of 0.6 s", (double)sampled_ns / 1e9);
 }
+
+Test(rest, a_process_that_works_and_does_nothing_new_is_woken_each_fourth_period) {
+  onstack_options options = t_options(99, see, NULL);
+  onstack_session *session;
+  pthread_t thread;
+  cr_assert_eq(onstack_session_start(&options, &session), 0);
+  t_burn(1); /* sixteen rounds of 10 ms, and sixteen of 20 */
+  long before = wakes();
+  t_burn(1);
+  long after = wakes();
+  cr_assert_geq(before, 0);
+  cr_expect_leq(after - before, 50, "%ld", after - before); /* 25 rounds; a hundred where something happens */
+  pthread_create(&thread, NULL, work, NULL);
+  pthread_join(thread, NULL);
+  sampled_ns = 0;
+  pthread_create(&thread, NULL, work, NULL); /* another one of 0.3 s */
+  pthread_join(thread, NULL);
+  cr_assert_eq(onstack_session_stop(session), 0);
+  onstack_session_free(session);
+  cr_expect(sampled_ns > 230000000 && sampled_ns < 370000000, "%.3f of 0.3 s", (double)sampled_ns / 1e9);
+}

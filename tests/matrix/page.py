@@ -180,7 +180,7 @@ def page(figures):
         median, most, longest = figures["on top, ms"]
         lines += ["", "## Back on top", ""]
         lines.append(f"With the load at rest, from their start to our handler on top again: median {median:.1f} ms, 99 of 100 within")
-        lines.append(f"{most:.1f} ms, longest {longest:.1f} ms. (A process that works is looked at each 10 ms, one at rest each 50 to 250.)")
+        lines.append(f"{most:.1f} ms, longest {longest:.1f} ms. (A process that works is looked at each 10 to 40 ms, one at rest each 50 to 250.)")
     return "\n".join(lines) + "\n"
 
 

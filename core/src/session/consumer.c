@@ -21,15 +21,9 @@
 #define SESSION_LOOK_SHARE 100u
 #define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
-#define SESSION_SCAN_NS 10000000u       /* for new threads */
-#define SESSION_SCAN_SHARE 20u          /* of a processor at most, a twentieth, where nothing else finds them */
-#define SESSION_SCAN_RARE_SHARE 500u    /* and a five-hundredth where the process tick does */
-#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
-#define SESSION_LOOK_IDLE_NS 50000000u  /* and once it sleeps; then twice as long each time, */
-#define SESSION_LOOK_REST_NS 250000000u /* up to here */
-#define SESSION_LOOK_LONGEST_NS 500000000u
-#define SESSION_BUSY_NS 500000u      /* of CPU time since the last round, without that of our own threads */
-#define SESSION_LOOK_CLOCK_SHARE 64u /* of a processor, that goes into the process's CPU time: it is a sum over threads */
+#define SESSION_SCAN_NS 10000000u    /* for new threads */
+#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
@@ -102,7 +96,7 @@ static void session_tend(onstack_session *session) {
   if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
-    onstack_action_tend(slot->signal);
+    if (onstack_action_tend(slot->signal)) onstack_pace_hurry(&session->pace);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
@@ -182,54 +176,45 @@ static void session_let_go(onstack_session *session) {
   if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
 }
 
-/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
-   thread (handler/tick/record.c). What it costs: a handler that was displaced meanwhile is noticed that much later. Another
-   clock's new threads are to be found whether they work or not. */
-static uint64_t session_rest(onstack_session *session, bool busy) {
-  const uint64_t last = session->rest_ns;
-  const uint64_t longer = last * 2 < SESSION_LOOK_REST_NS ? last * 2 : SESSION_LOOK_REST_NS;
-  session->rest_ns = busy || last == 0 || session->scan_age_ns == 0 ? SESSION_LOOK_IDLE_NS : longer;
-  return busy ? SESSION_LOOK_BUSY_NS : session->rest_ns;
+/* What a round is made early for. */
+static onstack_pace_signs session_signs(const onstack_session *session) {
+  const onstack_slot *slot = session->slot;
+  const bool code = onstack_load_relaxed(&onstack_code.missed) || onstack_load_relaxed(&onstack_code.stale);
+  /* A Go runtime in a library installs its handler when its profile begins, and takes the ticks of others for its own. */
+  const bool go = onstack_observe(&onstack_code.go_count) > 0;
+  return (onstack_pace_signs){
+      .rests = session->scan_age_ns != 0,
+      .steady = session->scan_age_ns != 0 && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
+      .period_ns = slot->period_ns,
+      .threads = onstack_load_relaxed(&slot->counters.threads_seen) + onstack_load_relaxed(&slot->counters.threads_unarmed),
+      .map = onstack_seqlock_begin(&onstack_modules.lock),
+  };
 }
 
-/* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
-   an idle process is woken less often. */
 static uint64_t session_next_look(onstack_session *session) {
-  uint64_t now = onstack_monotonic_ns();
   if (session->needs_rules) return 0;
-  /* A round that a request brought early saw too little time to tell. */
-  if (now - session->checked_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
-  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * SESSION_LOOK_CLOCK_SHARE;
-  const bool busy = (int64_t)(cpu - session->process_cpu_ns) > (int64_t)SESSION_BUSY_NS;
-  session->process_cpu_ns = cpu;
-  session->checked_ns = now;
+  const onstack_pace_signs signs = session_signs(session);
+  bool busy = true;
+  const uint64_t pause = onstack_pace_next(&session->pace, &signs, &busy);
   /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
   if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
     session_let_go(session);
-  const uint64_t pause = session_rest(session, busy);
-  return least < pause ? pause : least < SESSION_LOOK_LONGEST_NS ? least : SESSION_LOOK_LONGEST_NS;
+  return pause;
 }
 
 uint64_t onstack_session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
     onstack_publish(&session->drain.quit, 1u);
-    return SESSION_LOOK_IDLE_NS;
+    return ONSTACK_PACE_BUSY_NS;
   }
   session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
-  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
-  const bool rests = pause > SESSION_LOOK_IDLE_NS && session->rest_ns > SESSION_LOOK_IDLE_NS;
-  const uint32_t pauses = rests                          ? ONSTACK_PAUSE_REST
-                          : pause > SESSION_LOOK_BUSY_NS ? ONSTACK_PAUSE_LONG
-                                                         : ONSTACK_PAUSE_SHORT;
-  onstack_dekker_store(&session->slot->pauses, pauses);
+  onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
   /* One that came during this round has woken nobody. */
-  if (pause > SESSION_LOOK_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = SESSION_LOOK_BUSY_NS;
+  if (pause > ONSTACK_PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = ONSTACK_PACE_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;

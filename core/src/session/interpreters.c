@@ -125,3 +125,9 @@ void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot 
   if (!told || changed || interpreters->begins || interpreters_have_ended(slot))
     interpreters_ask_due(interpreters, slot, changed);
 }
+
+bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, const onstack_slot *slot) {
+  for (uint32_t i = 0; i < slot->interpreter_count; i++)
+    if (onstack_load_relaxed(&slot->interpreters[i].ready)) return true;
+  return interpreters->begins;
+}

@@ -28,4 +28,7 @@ ONSTACK_INTERNAL int onstack_interpreters_open(onstack_interpreters *interpreter
    consumer. */
 ONSTACK_INTERNAL void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot);
 
+/* One runs, or will. The consumer. */
+ONSTACK_INTERNAL bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, const onstack_slot *slot);
+
 #endif

@@ -127,7 +127,7 @@ static void session_follow_one(onstack_session *session) {
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
   session->settings.resumed = session->child_is_new = true;
-  session->rest_ns = session->process_cpu_ns = session->checked_ns = 0; /* its CPU time begins at 0 */
+  session->pace = (onstack_pace){.process_cpu_ns = 0}; /* its CPU time begins at 0 */
   if (session_begin(session) < 0) session->running = 0;
 }
 

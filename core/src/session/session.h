@@ -17,6 +17,7 @@
 #include "drain/deliver.h"
 #include "drain/thread.h"
 #include "session/interpreters.h"
+#include "session/pace.h"
 
 #include <pthread.h>
 
@@ -36,8 +37,7 @@ struct onstack_session {
   onstack_module_statistics module_statistics;       /* under the consumer lock */
   uint64_t tended_ns, refreshed_ns;                  /* consumer only */
   uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
-  uint64_t process_cpu_ns, checked_ns;               /* at the last check whether the process works; consumer only */
-  uint64_t rest_ns;                                  /* the last pause of a process that sleeps; consumer only */
+  onstack_pace pace;                                 /* consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */
   uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
   uint64_t next_scan_ns;                             /* consumer only */

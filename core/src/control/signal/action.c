@@ -129,34 +129,36 @@ void onstack_action_follow_host(int signal) {
   onstack_copies_unlock(locked);
 }
 
-static void action_look(int signal, onstack_action_owner *owner, const onstack_copy *locked) {
+static bool action_look(int signal, onstack_action_owner *owner, const onstack_copy *locked) {
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
-  if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (onstack_sys_sigaction(signal, NULL, &now) < 0) return false;
   if (onstack_action_is_same(&now, &onstack_actions[signal].ours)) {
     if (onstack_action_is_outdated(signal, owner))
       onstack_action_reinstall(signal, owner, onstack_actions[signal].current, now);
     else
       action_follow_host(signal, &now, true);
-    return;
+    return false;
   }
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
-  if (onstack_action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
+  if (onstack_action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return true;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
-  if (copy && onstack_copy_runs(copy, signal)) return;
+  if (copy && onstack_copy_runs(copy, signal)) return false;
   uint32_t trampoline = onstack_action_trampoline_for(signal, owner, &now, copy);
   if (trampoline < ONSTACK_TRAMPOLINES) onstack_action_reinstall(signal, owner, trampoline, now);
+  return true;
 }
 
-void onstack_action_tend(int signal) {
+bool onstack_action_tend(int signal) {
   onstack_action_owner *owner = &onstack_action_owners[signal];
-  if (owner->sessions == 0) return;
+  if (owner->sessions == 0) return false;
   onstack_copy *locked = onstack_copies_lock(false); /* else at the next look */
-  if (!locked) return;
-  action_look(signal, owner, locked);
+  if (!locked) return true;
+  const bool displaced = action_look(signal, owner, locked);
   onstack_copies_unlock(locked);
+  return displaced;
 }
 
 void onstack_action_end_back_off(int signal) { onstack_action_owners[signal].returns = 0; }

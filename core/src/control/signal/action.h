@@ -21,9 +21,10 @@ ONSTACK_INTERNAL void onstack_action_release(int signal);
 /*
  * Displacement: somebody installed another action over ours (a Go c-archive does so in StartCPUProfile), or put our
  * pointer back with other flags when leaving. Goes back on top, with that owner underneath; never over another copy of
- * this library, whose handler passes our ticks on, and not for ever against an owner that insists as well.
+ * this library, whose handler passes our ticks on, and not for ever against an owner that insists as well. Whether another
+ * action stood there.
  */
-ONSTACK_INTERNAL void onstack_action_tend(int signal);
+ONSTACK_INTERNAL bool onstack_action_tend(int signal);
 
 /* The handler that the stand-in stands for has changed (onstack_own_stands_in): the installed action restarts system calls
    if that one does. Where another thread holds the lock for long, the next look does it. Signal-safe with every signal

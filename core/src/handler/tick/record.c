@@ -30,10 +30,10 @@ static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
   if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
 }
 
-/* Code objects of an interpreter may be gone after a long pause of the consumer, and their names with them. From a rest it is
-   to come back at once: the process works again. */
-static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, uint32_t interpreted_bytes) {
-  const uint32_t least = interpreted_bytes > 0 ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
+/* After a long pause of the consumer, code objects of an interpreter may be gone, and their names with them; and stacks that
+   are kept until it knows a library are few. From a rest it is to come back at once: the process works again. */
+static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, bool passing) {
+  const uint32_t least = passing ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
   const bool soon = onstack_load_relaxed(&slot->pauses) >= least;
   if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
@@ -164,7 +164,7 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   const uint32_t interpreted_bytes =
       slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
   onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
-  record_wake_where_due(slot, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes > 0 || result.truncation == ONSTACK_TRUNCATED_PENDING);
   return result.frame_count > 0;
 }
 
@@ -206,7 +206,7 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   entry->label_bytes = (uint16_t)stack->label_bytes;
   const uint32_t interpreted_bytes = record_put_interpreted(slot, entry, stack->interpreted);
   onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
-  record_wake_where_due(slot, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes > 0);
 }
 
 ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
