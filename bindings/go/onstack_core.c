@@ -16096,6 +16096,8 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
 #ifndef ONSTACK_CONTROL_UNWIND_CFI_READER_H
 #define ONSTACK_CONTROL_UNWIND_CFI_READER_H
 
+#include <string.h>
+
 typedef struct onstack_cfi_reader {
   const uint8_t *base; /* of the section's copy */
   size_t at;
@@ -16104,10 +16106,21 @@ typedef struct onstack_cfi_reader {
   bool bad;
 } onstack_cfi_reader;
 
-ONSTACK_INTERNAL uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes);
 ONSTACK_INTERNAL uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader);
 ONSTACK_INTERNAL int64_t onstack_cfi_sleb(onstack_cfi_reader *reader);
 ONSTACK_INTERNAL void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes);
+
+/* Little-endian machines only. */
+static inline uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
+  uint64_t value = 0;
+  if (reader->bad || reader->end - reader->at < bytes) {
+    reader->bad = true;
+    return 0;
+  }
+  memcpy(&value, reader->base + reader->at, bytes);
+  reader->at += bytes;
+  return value;
+}
 
 /* One byte. Instructions and most of their operands are one byte long: these two are where the time goes. */
 static inline uint8_t onstack_cfi_byte(onstack_cfi_reader *reader) {
@@ -16126,6 +16139,28 @@ ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_
 
 #endif
 
+/* ---- core/src/control/unwind/cfi_state.h ---- */
+/* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_STATE_H
+#define ONSTACK_CONTROL_UNWIND_CFI_STATE_H
+
+/* Where a register of the caller is. */
+typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
+
+typedef struct cfi_register {
+  cfi_place place;
+  int64_t offset; /* CFI_AT_CFA */
+} cfi_register;
+
+typedef struct cfi_state {
+  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
+  uint8_t cfa_after;
+  int64_t cfa_offset;
+  cfi_register fp, ra, bx;
+} cfi_state;
+
+#endif
+
 /* What functions have in common (a CIE). */
 typedef struct onstack_cfi_common {
   uint64_t code_align;
@@ -16136,6 +16171,8 @@ typedef struct onstack_cfi_common {
   bool signal_frame;     /* 'S' */
   size_t instructions;   /* offsets in the section */
   size_t end;
+  cfi_state initial; /* what the instructions make, once they have run (cfi.c) */
+  bool ran, good;
 } onstack_cfi_common;
 
 typedef struct onstack_cfi_section {
@@ -16192,28 +16229,6 @@ ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstac
 #ifndef ONSTACK_CONTROL_UNWIND_CFI_X86_64_H
 #define ONSTACK_CONTROL_UNWIND_CFI_X86_64_H
 
-/* ---- core/src/control/unwind/cfi_state.h ---- */
-/* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_STATE_H
-#define ONSTACK_CONTROL_UNWIND_CFI_STATE_H
-
-/* Where a register of the caller is. */
-typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
-
-typedef struct cfi_register {
-  cfi_place place;
-  int64_t offset; /* CFI_AT_CFA */
-} cfi_register;
-
-typedef struct cfi_state {
-  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
-  uint8_t cfa_after;
-  int64_t cfa_offset;
-  cfi_register fp, ra, bx;
-} cfi_state;
-
-#endif
-
 /* System V ABI AMD64, figure 3.36. */
 #define CFI_REG_FP 6u
 #define CFI_REG_SP 7u
@@ -16239,28 +16254,6 @@ static inline void onstack_cfi_repair(onstack_rule *rule) { (void)rule; }
  */
 #ifndef ONSTACK_CONTROL_UNWIND_CFI_AARCH64_H
 #define ONSTACK_CONTROL_UNWIND_CFI_AARCH64_H
-
-/* ---- core/src/control/unwind/cfi_state.h ---- */
-/* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_STATE_H
-#define ONSTACK_CONTROL_UNWIND_CFI_STATE_H
-
-/* Where a register of the caller is. */
-typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
-
-typedef struct cfi_register {
-  cfi_place place;
-  int64_t offset; /* CFI_AT_CFA */
-} cfi_register;
-
-typedef struct cfi_state {
-  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
-  uint8_t cfa_after;
-  int64_t cfa_offset;
-  cfi_register fp, ra, bx;
-} cfi_state;
-
-#endif
 
 /* ---- core/src/control/unwind/dwarf.h ---- */
 /* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
@@ -16368,28 +16361,6 @@ static inline void onstack_cfi_repair(onstack_rule *rule) {
 /* The few DWARF expressions that compilers and linkers write into .eh_frame: recognised by their shape, not evaluated. */
 #ifndef ONSTACK_CONTROL_UNWIND_CFI_EXPRESSION_H
 #define ONSTACK_CONTROL_UNWIND_CFI_EXPRESSION_H
-
-/* ---- core/src/control/unwind/cfi_state.h ---- */
-/* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_STATE_H
-#define ONSTACK_CONTROL_UNWIND_CFI_STATE_H
-
-/* Where a register of the caller is. */
-typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
-
-typedef struct cfi_register {
-  cfi_place place;
-  int64_t offset; /* CFI_AT_CFA */
-} cfi_register;
-
-typedef struct cfi_state {
-  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
-  uint8_t cfa_after;
-  int64_t cfa_offset;
-  cfi_register fp, ra, bx;
-} cfi_state;
-
-#endif
 
 /* Sets the CFA's part of the state to what the expression says; ONSTACK_CFA_LOST where its shape is unknown. */
 ONSTACK_INTERNAL void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state);
@@ -16711,30 +16682,36 @@ static void cfi_emit_nothing(void *data, uint64_t address, const onstack_rule *r
   (void)rule;
 }
 
+/* Once for all functions in a row that share them. */
+static void cfi_run_common(cfi_machine *machine, onstack_cfi_common *common) {
+  memset(&machine->now, 0, sizeof(machine->now));
+  machine->initial = machine->now;
+  machine->emit = cfi_emit_nothing;
+  common->good = cfi_run_part(machine, common->instructions, common->end);
+  common->initial = machine->now;
+  common->ran = true;
+}
+
 void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                      void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data) {
-  cfi_machine machine;
+  cfi_machine machine; /* not all zeros: the stack of states is large, and written before it is read */
   onstack_cfi_reader reader;
   const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
-  /* Not the stack of states, which is large, and written before it is read. */
-  memset(&machine.now, 0, sizeof(machine.now));
-  machine.initial = machine.now;
-  machine.depth = 0;
-  machine.data = NULL;
   if (!onstack_cfi_open(section, function->entry, &reader)) {
     emit(data, function->low, &lost);
     return;
   }
   machine.common = &section->common;
   machine.reader = reader;
-  machine.low = machine.location = function->low;
-  machine.emit = cfi_emit_nothing;
-  bool good = cfi_run_part(&machine, section->common.instructions, section->common.end);
-  machine.initial = machine.now;
-  machine.emit = emit;
   machine.data = data;
+  machine.depth = 0;
+  machine.low = machine.location = function->low;
+  if (!section->common.ran) cfi_run_common(&machine, &section->common);
+  machine.now = machine.initial = section->common.initial;
+  machine.emit = emit;
+  machine.depth = 0;
   machine.location = function->low;
-  good = good && cfi_run_part(&machine, reader.at, reader.end);
+  const bool good = section->common.good && cfi_run_part(&machine, reader.at, reader.end);
   onstack_rule rule = good ? cfi_to_rule(&machine) : lost;
   emit(data, machine.location, &rule);
 }
@@ -16905,17 +16882,6 @@ bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression) {
 /* ---- core/src/control/unwind/cfi_reader.c ---- */
 
 #include <string.h>
-
-uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
-  uint64_t value = 0;
-  if (reader->bad || reader->end - reader->at < bytes) {
-    reader->bad = true;
-    return 0;
-  }
-  memcpy(&value, reader->base + reader->at, bytes); /* little-endian machines only */
-  reader->at += bytes;
-  return value;
-}
 
 uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
   uint64_t value = 0;
@@ -18704,7 +18670,10 @@ int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t addres
 #include <sys/mman.h>
 
 #define RULE_INDEX_BITS 12u /* the hash of distinct rules begins with 4,096 places and doubles */
-#define RULE_MAX 65535u     /* distinct rules; row 16-bit number. Number 0 is "no rule" */
+#define RULE_DIGIT_BITS 8u  /* offsets are sorted by four such digits */
+#define RULE_DIGITS ((size_t)1 << RULE_DIGIT_BITS)
+#define RULE_ALIGN 16u  /* where compilers begin functions */
+#define RULE_MAX 65535u /* distinct rules; row 16-bit number. Number 0 is "no rule" */
 
 typedef struct rule_builder {
   uint64_t base, high; /* of the object; functions elsewhere are left out */
@@ -18756,25 +18725,41 @@ static bool rule_note_function(void *data, const onstack_cfi_function *function)
   return true;
 }
 
-static int rule_compare_functions(const void *left, const void *right) {
-  const onstack_cfi_function *a = left, *b = right;
-  if (a->low != b->low) return a->low < b->low ? -1 : 1;
-  return a->entry < b->entry ? -1 : a->entry > b->entry;
+/* By one digit of their offsets; equal ones keep their order. */
+static void rule_sort_by_digit(const rule_builder *builder, onstack_cfi_function *to, uint32_t shift) {
+  const onstack_cfi_function *from = builder->functions;
+  size_t places[RULE_DIGITS + 1] = {0};
+  for (size_t i = 0; i < builder->function_count; i++) places[((from[i].low - builder->base) >> shift) % RULE_DIGITS + 1]++;
+  for (uint32_t i = 1; i <= RULE_DIGITS; i++) places[i] += places[i - 1];
+  for (size_t i = 0; i < builder->function_count; i++)
+    to[places[((from[i].low - builder->base) >> shift) % RULE_DIGITS]++] = from[i];
 }
 
-/* Linkers write most sections in order, and a merge sort of a hundred thousand entries is not free. */
+static bool rule_is_sorted(const rule_builder *builder) {
+  for (size_t i = 1; i < builder->function_count; i++)
+    if (builder->functions[i - 1].low > builder->functions[i].low) return false;
+  return true;
+}
+
+/* Where several begin at one address, the first in the section comes first. Linkers write most sections in order; for those
+   of a hundred thousand functions that they do not, comparing is several times as dear. */
 static void rule_sort_functions(rule_builder *builder) {
-  for (size_t i = 1; i < builder->function_count; i++) {
-    if (rule_compare_functions(&builder->functions[i - 1], &builder->functions[i]) <= 0) continue;
-    qsort(builder->functions, builder->function_count, sizeof(*builder->functions), rule_compare_functions);
-    return;
+  if (rule_is_sorted(builder)) return;
+  onstack_cfi_function *other = malloc(builder->function_count * sizeof(*other));
+  builder->failed = !other;
+  for (uint32_t shift = 0; other && shift < 32; shift += RULE_DIGIT_BITS) {
+    rule_sort_by_digit(builder, other, shift);
+    onstack_cfi_function *sorted = other;
+    other = builder->functions;
+    builder->functions = sorted;
   }
+  free(other);
 }
 
 static uint32_t rule_hash(const onstack_rule *rule, uint32_t size) {
-  uint64_t words[2] = {0, 0};
-  memcpy(words, rule, sizeof(*rule));
-  uint64_t x = (words[0] ^ (words[1] * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  uint64_t head; /* in registers: a copy on the stack would be waited for */
+  memcpy(&head, rule, sizeof(head));
+  uint64_t x = (head ^ ((uint64_t)(uint32_t)rule->cfa_offset * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
   return (uint32_t)(x >> 32) & (size - 1);
 }
 
@@ -18826,8 +18811,7 @@ static bool rule_open_chunks(rule_builder *builder, uint64_t offset) {
   return true;
 }
 
-static void rule_append(rule_builder *builder, uint64_t offset, const onstack_rule *rule) {
-  uint16_t number = rule_intern(builder, rule);
+static void rule_append(rule_builder *builder, uint64_t offset, uint16_t number) {
   if (builder->row_count > 0) {
     onstack_rule_row *last = &builder->rows[builder->row_count - 1];
     if (offset < builder->last_offset) return; /* overlapping functions: the first one keeps its ground */
@@ -18845,7 +18829,16 @@ static void rule_append(rule_builder *builder, uint64_t offset, const onstack_ru
 
 static void rule_emit(void *data, uint64_t address, const onstack_rule *rule) {
   rule_builder *builder = data;
-  if (address >= builder->base && address < builder->function_high) rule_append(builder, address - builder->base, rule);
+  if (address >= builder->base && address < builder->function_high)
+    rule_append(builder, address - builder->base, rule_intern(builder, rule));
+}
+
+/* Nothing is between two functions but what fills the space up to where the second is aligned: no code, so the first one's
+   rules may go on, which saves a row in seven. */
+static bool rule_meets_next(const rule_builder *builder, size_t i) {
+  if (i + 1 == builder->function_count) return false;
+  const uint64_t aligned = (builder->functions[i].high + RULE_ALIGN - 1) & ~(uint64_t)(RULE_ALIGN - 1);
+  return builder->functions[i + 1].low == aligned;
 }
 
 static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
@@ -18856,7 +18849,7 @@ static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
     const onstack_cfi_function *function = &builder->functions[i];
     builder->function_high = function->high;
     onstack_cfi_run(section, function, rule_emit, builder);
-    rule_append(builder, function->high - builder->base, &none);
+    if (!rule_meets_next(builder, i)) rule_append(builder, function->high - builder->base, 0);
   }
 }
 

@@ -104,3 +104,71 @@ Test(cfi, mutated_bytes) {
   }
   free(bytes);
 }
+
+#if defined(__x86_64__)
+
+#define MADE_AT 0x100000u /* where a section of our own is loaded; its functions lie below */
+
+typedef struct made {
+  uint8_t bytes[512];
+  size_t size;
+} made;
+
+static void put(made *section, const void *bytes, size_t size) {
+  memcpy(section->bytes + section->size, bytes, size);
+  section->size += size;
+}
+
+static void put_word(made *section, uint32_t word) { put(section, &word, 4); }
+
+/* Version 1, "zR", pcrel sdata4: CFA = RSP + 8, the return address at CFA - 8. */
+static void put_common(made *section) {
+  static const uint8_t body[] = {1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0};
+  put_word(section, 4 + sizeof(body));
+  put_word(section, 0);
+  put(section, body, sizeof(body));
+}
+
+/* A function that has pushed `words` at its second byte. */
+static void put_function(made *section, uint32_t low, uint32_t size, uint8_t words) {
+  const uint8_t body[] = {0, 0x41, 0x0e, (uint8_t)(8 + 8 * words), 0, 0, 0};
+  put_word(section, 4 + 8 + sizeof(body));
+  put_word(section, (uint32_t)section->size);
+  put_word(section, low - (MADE_AT + (uint32_t)section->size));
+  put_word(section, size);
+  put(section, body, sizeof(body));
+}
+
+static int32_t offset_at(const onstack_rule_table *table, uint32_t offset) {
+  const onstack_rule *rule = onstack_rules_lookup(table, offset);
+  return rule ? rule->cfa_offset : -1;
+}
+
+Test(cfi, functions_in_any_order_and_only_fill_between_them_belongs_to_the_one_before) {
+  made section = {.size = 0};
+  put_common(&section);
+  put_function(&section, 0x70030, 0x10, 4);
+  put_function(&section, 0x10000, 0x13, 1); /* up to here, then fill to */
+  put_function(&section, 0x10020, 0x10, 2); /* this one; behind it is room for code that is not described */
+  put_function(&section, 0x10050, 0x13, 3); /* as is behind this one: 13 bytes of fill, and 16 more */
+  put_word(&section, 0);
+  onstack_cfi_section copy = {.bytes = section.bytes, .size = section.size, .address = MADE_AT};
+  const onstack_rule_table *table;
+  cr_assert_eq(onstack_rule_table_derive(&copy, 0, MADE_AT, &table), 0);
+  cr_assert_not_null(table);
+  cr_expect_eq(offset_at(table, 0xffff), -1);
+  cr_expect_eq(offset_at(table, 0x10000), 8);
+  cr_expect_eq(offset_at(table, 0x10012), 16);
+  cr_expect_eq(offset_at(table, 0x1001f), 16, "fill");
+  cr_expect_eq(offset_at(table, 0x10020), 8);
+  cr_expect_eq(offset_at(table, 0x1002f), 24);
+  cr_expect_eq(offset_at(table, 0x10030), -1, "code that nobody describes");
+  cr_expect_eq(offset_at(table, 0x10050), 8);
+  cr_expect_eq(offset_at(table, 0x10063), -1);
+  cr_expect_eq(offset_at(table, 0x70030), 8);
+  cr_expect_eq(offset_at(table, 0x7003f), 40);
+  cr_expect_eq(offset_at(table, 0x70040), -1);
+  onstack_rule_table_free(table);
+}
+
+#endif

@@ -247,30 +247,36 @@ static void cfi_emit_nothing(void *data, uint64_t address, const onstack_rule *r
   (void)rule;
 }
 
+/* Once for all functions in a row that share them. */
+static void cfi_run_common(cfi_machine *machine, onstack_cfi_common *common) {
+  memset(&machine->now, 0, sizeof(machine->now));
+  machine->initial = machine->now;
+  machine->emit = cfi_emit_nothing;
+  common->good = cfi_run_part(machine, common->instructions, common->end);
+  common->initial = machine->now;
+  common->ran = true;
+}
+
 void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                      void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data) {
-  cfi_machine machine;
+  cfi_machine machine; /* not all zeros: the stack of states is large, and written before it is read */
   onstack_cfi_reader reader;
   const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
-  /* Not the stack of states, which is large, and written before it is read. */
-  memset(&machine.now, 0, sizeof(machine.now));
-  machine.initial = machine.now;
-  machine.depth = 0;
-  machine.data = NULL;
   if (!onstack_cfi_open(section, function->entry, &reader)) {
     emit(data, function->low, &lost);
     return;
   }
   machine.common = &section->common;
   machine.reader = reader;
-  machine.low = machine.location = function->low;
-  machine.emit = cfi_emit_nothing;
-  bool good = cfi_run_part(&machine, section->common.instructions, section->common.end);
-  machine.initial = machine.now;
-  machine.emit = emit;
   machine.data = data;
+  machine.depth = 0;
+  machine.low = machine.location = function->low;
+  if (!section->common.ran) cfi_run_common(&machine, &section->common);
+  machine.now = machine.initial = section->common.initial;
+  machine.emit = emit;
+  machine.depth = 0;
   machine.location = function->low;
-  good = good && cfi_run_part(&machine, reader.at, reader.end);
+  const bool good = section->common.good && cfi_run_part(&machine, reader.at, reader.end);
   onstack_rule rule = good ? cfi_to_rule(&machine) : lost;
   emit(data, machine.location, &rule);
 }

@@ -4,6 +4,7 @@
 #define ONSTACK_CONTROL_UNWIND_CFI_ENTRY_H
 
 #include "control/unwind/cfi_reader.h"
+#include "control/unwind/cfi_state.h"
 
 /* What functions have in common (a CIE). */
 typedef struct onstack_cfi_common {
@@ -15,6 +16,8 @@ typedef struct onstack_cfi_common {
   bool signal_frame;     /* 'S' */
   size_t instructions;   /* offsets in the section */
   size_t end;
+  cfi_state initial; /* what the instructions make, once they have run (cfi.c) */
+  bool ran, good;
 } onstack_cfi_common;
 
 typedef struct onstack_cfi_section {

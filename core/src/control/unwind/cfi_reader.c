@@ -5,17 +5,6 @@
 
 #include <string.h>
 
-uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
-  uint64_t value = 0;
-  if (reader->bad || reader->end - reader->at < bytes) {
-    reader->bad = true;
-    return 0;
-  }
-  memcpy(&value, reader->base + reader->at, bytes); /* little-endian machines only */
-  reader->at += bytes;
-  return value;
-}
-
 uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
   uint64_t value = 0;
   for (uint32_t shift = 0; shift < 70; shift += 7) {

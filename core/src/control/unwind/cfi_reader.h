@@ -5,6 +5,8 @@
 
 #include "base/defs.h"
 
+#include <string.h>
+
 typedef struct onstack_cfi_reader {
   const uint8_t *base; /* of the section's copy */
   size_t at;
@@ -13,10 +15,21 @@ typedef struct onstack_cfi_reader {
   bool bad;
 } onstack_cfi_reader;
 
-ONSTACK_INTERNAL uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes);
 ONSTACK_INTERNAL uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader);
 ONSTACK_INTERNAL int64_t onstack_cfi_sleb(onstack_cfi_reader *reader);
 ONSTACK_INTERNAL void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes);
+
+/* Little-endian machines only. */
+static inline uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
+  uint64_t value = 0;
+  if (reader->bad || reader->end - reader->at < bytes) {
+    reader->bad = true;
+    return 0;
+  }
+  memcpy(&value, reader->base + reader->at, bytes);
+  reader->at += bytes;
+  return value;
+}
 
 /* One byte. Instructions and most of their operands are one byte long: these two are where the time goes. */
 static inline uint8_t onstack_cfi_byte(onstack_cfi_reader *reader) {
