@@ -9,7 +9,12 @@
 #include "onstack_names.h"
 #include "onstack.h"
 
-/* ---- core/src/base/elf_file.c ---- */
+/* ---- core/src/base/elf_build_id.c ---- */
+/* ---- core/src/base/elf_build_id.h ---- */
+/* Which build an ELF file is. */
+#ifndef ONSTACK_BASE_ELF_BUILD_ID_H
+#define ONSTACK_BASE_ELF_BUILD_ID_H
+
 /* ---- core/src/base/elf_file.h ---- */
 /*
  * A view of an ELF image: a file, or a mapped image in this process (the vdso, the first pages of a library).
@@ -211,6 +216,114 @@ ONSTACK_INTERNAL bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, ui
                                                 uint64_t *difference);
 
 #endif
+
+#define ONSTACK_ELF_BUILD_ID_MAX 64 /* bytes; linkers write 8 to 20 */
+
+typedef struct onstack_elf_build_id {
+  uint32_t length; /* 0: none */
+  uint8_t bytes[ONSTACK_ELF_BUILD_ID_MAX];
+} onstack_elf_build_id;
+
+/* The build id of the GNU note; length 0 when there is none. */
+ONSTACK_INTERNAL void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id);
+
+/* What tells a file from one that came into its place, where it has no build id; all zero: not known. */
+typedef struct onstack_elf_stamp {
+  uint64_t inode;
+  uint64_t bytes;
+  int64_t modified_ns;
+} onstack_elf_stamp;
+
+ONSTACK_INTERNAL onstack_elf_stamp onstack_elf_stamp_of(const char *path);
+/* Whether an open file is still that one. */
+ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp);
+
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Notes before the build id are small (ABI tag, properties); what lies beyond this is not looked at. */
+#define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
+
+/* A length rounded up; lengths here are sums of 32-bit numbers, so nothing wraps. */
+static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
+
+static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignment, onstack_elf_build_id *id) {
+  for (uint64_t at = 0; size - at >= sizeof(onstack_elf_note);) {
+    onstack_elf_note note;
+    memcpy(&note, notes + at, sizeof(note));
+    uint64_t content = elf_note_padded(sizeof(note) + (uint64_t)note.name_bytes, alignment);
+    uint64_t end = content + note.content_bytes;
+    if (end > size - at) return false;
+    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 && memcmp(notes + at + sizeof(note), "GNU", 4) == 0 &&
+        note.content_bytes > 0 && note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
+      id->length = note.content_bytes;
+      memcpy(id->bytes, notes + at + content, note.content_bytes);
+      return true;
+    }
+    end = elf_note_padded(end, alignment);
+    if (end > size - at) return false; /* the last one may lack its padding */
+    at += end;
+  }
+  return false;
+}
+
+static bool elf_notes_read(const onstack_elf_file *file, uint64_t offset, uint64_t size, uint64_t alignment,
+                           onstack_elf_build_id *id) {
+  if (size > ONSTACK_ELF_NOTES_LIMIT) size = ONSTACK_ELF_NOTES_LIMIT;
+  uint8_t *notes = size == 0 ? NULL : malloc((size_t)size);
+  if (!notes) return false;
+  bool found =
+      onstack_elf_read(file, offset, notes, (size_t)size) && elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
+  free(notes);
+  return found;
+}
+
+void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id) {
+  *id = (onstack_elf_build_id){0};
+  /* Segments say the truth in memory; in a separate debug file only sections do. */
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    const onstack_elf_section *section = &file->sections[i];
+    if (section->type == ONSTACK_ELF_SECTION_NOTE &&
+        elf_notes_read(file, section->offset, section->bytes, section->alignment, id)) {
+      return;
+    }
+  }
+  for (uint32_t i = 0; i < file->segment_count; i++) {
+    const onstack_elf_segment *segment = &file->segments[i];
+    if (segment->type == ONSTACK_ELF_SEGMENT_NOTE &&
+        elf_notes_read(file, segment->offset, segment->file_bytes, segment->alignment, id)) {
+      return;
+    }
+  }
+}
+
+static onstack_elf_stamp elf_stamp_make(const struct stat *status) {
+#ifdef __APPLE__
+  const struct timespec *modified = &status->st_mtimespec;
+#else
+  const struct timespec *modified = &status->st_mtim;
+#endif
+  return (onstack_elf_stamp){.inode = (uint64_t)status->st_ino,
+                             .bytes = (uint64_t)status->st_size,
+                             .modified_ns = (int64_t)modified->tv_sec * 1000000000 + modified->tv_nsec};
+}
+
+onstack_elf_stamp onstack_elf_stamp_of(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 ? elf_stamp_make(&status) : (onstack_elf_stamp){0};
+}
+
+bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp) {
+  struct stat status;
+  if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) return false;
+  onstack_elf_stamp now = elf_stamp_make(&status);
+  return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
+}
+
+/* ---- core/src/base/elf_file.c ---- */
 
 /* ---- core/src/base/process_memory.h ---- */
 #ifndef ONSTACK_BASE_PROCESS_MEMORY_H
@@ -18035,7 +18148,57 @@ bool onstack_go_runtime_is_program(void) {
 ONSTACK_INTERNAL int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high,
                                                const onstack_rule_table **table);
 
+/* Room for one, whose counts and pointers are set; its content is the caller's to fill. NULL: no memory, or too large. */
+ONSTACK_INTERNAL onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count);
+
+/* Whether no look-up leads out of it. */
+ONSTACK_INTERNAL bool onstack_rule_table_is_sound(const onstack_rule_table *table);
+
 ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
+
+#endif
+
+/* ---- core/src/control/unwind/table_files.h ---- */
+/*
+ * Rule tables of large objects, kept in files of a directory from one process to the next. A file's name is the object's build
+ * id and the number of what makes tables (TABLE_FILES_FORMAT).
+ *
+ * A handler trusts its tables, so nobody else may write what is read here: the directory and the file belong to this user or
+ * to root, and others have no right to write them. What was read is copied, so that a file may be cut or removed at any time,
+ * and is checked: a sum of all words against a disk that lies, and each number that the handler follows.
+ * Ordinary threads.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_TABLE_FILES_H
+#define ONSTACK_CONTROL_UNWIND_TABLE_FILES_H
+
+/* Objects with less of .eh_frame are derived in less than a millisecond. */
+#define ONSTACK_TABLE_FILES_LEAST ((size_t)1 << 16)
+
+/* Which table is meant. */
+typedef struct onstack_table_key {
+  onstack_elf_build_id build_id;
+  uint64_t extent;         /* of the object in memory */
+  uint64_t section_offset; /* of .eh_frame, from the object's lowest address */
+  uint64_t section_bytes;  /* up to the end of its segment */
+} onstack_table_key;
+
+/* Any thread, while no other calls it. NULL: none is kept any more. Errors: -errno; -EACCES: others may write there. */
+ONSTACK_INTERNAL int onstack_table_files_use(const char *directory);
+
+ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
+
+/* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
+ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
+
+/* A file that cannot be written is left out. */
+ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
+
+/* Since the process began: tables that were read, were written, and files that were not trusted. */
+typedef struct onstack_table_files_counters {
+  uint64_t read, kept, refused;
+} onstack_table_files_counters;
+
+ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
 
 #endif
 
@@ -18151,17 +18314,36 @@ static size_t module_section_size(const module_entry *entry, uint64_t *address) 
   return entry->section_end - *address;
 }
 
+/* Which file has, or will have, the table; false: none. An object begins with its ELF header. */
+static bool module_key(const module_entry *entry, uint64_t address, size_t size, onstack_table_key *key) {
+  onstack_elf_file image;
+  if (!onstack_table_files_are_used() || size < ONSTACK_TABLE_FILES_LEAST) return false;
+  if (onstack_elf_open_memory(&image, entry->module.base, entry->module.high - entry->module.base) < 0) return false;
+  onstack_elf_read_build_id(&image, &key->build_id);
+  onstack_elf_close(&image);
+  key->extent = entry->module.high - entry->module.base;
+  key->section_offset = address - entry->module.base;
+  key->section_bytes = size;
+  return key->build_id.length > 0;
+}
+
 /* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
 static int module_derive(module_entry *entry) {
   uint64_t address;
+  onstack_table_key key;
   size_t size = module_section_size(entry, &address);
   if (size == 0) return 0;
+  const bool keeps = module_key(entry, address, size, &key);
+  entry->module.table = keeps ? onstack_table_files_read(&key) : NULL;
+  if (entry->module.table) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
   onstack_cfi_section section = {
       .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
+  const bool whole = section.size == size;
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
+  if (keeps && whole && entry->module.table) onstack_table_files_keep(&key, entry->module.table);
   return error;
 }
 
@@ -18853,25 +19035,49 @@ static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
   }
 }
 
-/* One mapping of exactly the size needed: header, first rows, rules, rows. */
-static const onstack_rule_table *rule_pack(const rule_builder *builder) {
-  size_t first_bytes = ((size_t)builder->chunk_count + 1) * sizeof(uint32_t);
-  size_t rule_bytes = (size_t)builder->rule_count * sizeof(onstack_rule);
-  size_t row_bytes = (size_t)builder->row_count * sizeof(onstack_rule_row);
-  size_t bytes = sizeof(onstack_rule_table) + rule_bytes + first_bytes + row_bytes;
-  uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/* One mapping of exactly the size needed: header, rules, first rows, rows. */
+onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count) {
+  const uint64_t first_bytes = ((uint64_t)chunk_count + 1) * sizeof(uint32_t);
+  const uint64_t rule_bytes = (uint64_t)rule_count * sizeof(onstack_rule);
+  const uint64_t bytes =
+      sizeof(onstack_rule_table) + rule_bytes + first_bytes + (uint64_t)row_count * sizeof(onstack_rule_row);
+  if (bytes > UINT32_MAX) return NULL;
+  uint8_t *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
   onstack_own_memory_changes((int64_t)bytes);
   onstack_rule_table *table = (onstack_rule_table *)(void *)memory;
-  onstack_rule *rules = (onstack_rule *)(void *)(memory + sizeof(*table));
-  uint32_t *first_row = (uint32_t *)(void *)(memory + sizeof(*table) + rule_bytes);
-  onstack_rule_row *rows = (onstack_rule_row *)(void *)(memory + sizeof(*table) + rule_bytes + first_bytes);
-  memcpy(rules, builder->rules, rule_bytes);
-  memcpy(first_row, builder->first_row, first_bytes - sizeof(uint32_t));
+  uint8_t *const rules = memory + sizeof(*table), *const first_row = rules + rule_bytes,
+                 *const rows = first_row + first_bytes;
+  *table = (onstack_rule_table){.chunk_count = chunk_count,
+                                .row_count = row_count,
+                                .rule_count = rule_count,
+                                .bytes = (uint32_t)bytes,
+                                .first_row = (const uint32_t *)(const void *)first_row,
+                                .rows = (const onstack_rule_row *)(const void *)rows,
+                                .rules = (const onstack_rule *)(const void *)rules};
+  return table;
+}
+
+bool onstack_rule_table_is_sound(const onstack_rule_table *table) {
+  if (table->rule_count == 0 || table->first_row[0] != 0 || table->first_row[table->chunk_count] != table->row_count)
+    return false;
+  for (uint32_t i = 0; i < table->chunk_count; i++)
+    if (table->first_row[i] > table->first_row[i + 1]) return false;
+  for (uint32_t i = 0; i < table->row_count; i++)
+    if (table->rows[i].rule >= table->rule_count) return false;
+  for (uint32_t i = 0; i < table->rule_count; i++)
+    if (table->rules[i].cfa > ONSTACK_CFA_REGISTER) return false;
+  return true;
+}
+
+static const onstack_rule_table *rule_pack(const rule_builder *builder) {
+  onstack_rule_table *table = onstack_rule_table_map(builder->chunk_count, builder->row_count, builder->rule_count);
+  if (!table) return NULL;
+  uint32_t *first_row = (uint32_t *)(uintptr_t)table->first_row;
+  memcpy(first_row, builder->first_row, builder->chunk_count * sizeof(*first_row));
   first_row[builder->chunk_count] = builder->row_count;
-  memcpy(rows, builder->rows, row_bytes);
-  *table = (onstack_rule_table){
-      builder->chunk_count, builder->row_count, builder->rule_count, (uint32_t)bytes, first_row, rows, rules};
+  memcpy((void *)(uintptr_t)table->rules, builder->rules, builder->rule_count * sizeof(*builder->rules));
+  memcpy((void *)(uintptr_t)table->rows, builder->rows, builder->row_count * sizeof(*builder->rows));
   return table;
 }
 
@@ -18902,6 +19108,188 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
   if (!table) return;
   onstack_own_memory_changes(-(int64_t)table->bytes);
   munmap((void *)(uintptr_t)table, table->bytes);
+}
+
+/* ---- core/src/control/unwind/table_files.c ---- */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Raised with each change of what a section's rules become; tests/core/test_table_files.c tells when. */
+#define TABLE_FILES_FORMAT 1u
+#define TABLE_FILES_NAME ((size_t)2 * ONSTACK_ELF_BUILD_ID_MAX + 64)
+
+static const char table_file_magic[8] = "onstack";
+
+/* What a file begins with; behind it are the bytes of a table behind its own head. */
+typedef struct table_file {
+  char magic[8];
+  uint32_t format, chunk_count, row_count, rule_count;
+  uint64_t extent, section_offset, section_bytes;
+  uint64_t sum;
+} table_file;
+
+/* An absolute path, kept for ever, since a reader may have it; NULL: none is used (publish / observe). */
+static const char *table_files_directory;
+static onstack_table_files_counters table_files_counters;
+
+/* Of this user or root, and nobody else may write it. */
+static bool table_file_is_ours(const struct stat *status) {
+  return (status->st_uid == geteuid() || status->st_uid == 0) && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* Returns its descriptor or -errno. */
+static int table_files_open(const char *directory) {
+  struct stat status;
+  const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0) return -errno;
+  const int error = fstat(opened, &status) != 0 ? -errno : table_file_is_ours(&status) ? 0 : -EACCES;
+  if (error == 0) return opened;
+  close(opened);
+  return error;
+}
+
+int onstack_table_files_use(const char *directory) {
+  char *absolute = NULL;
+  if (directory) {
+    absolute = realpath(directory, NULL);
+    if (!absolute) return -errno;
+    const int opened = table_files_open(absolute);
+    if (opened < 0) {
+      free(absolute);
+      return opened;
+    }
+    close(opened);
+  }
+  onstack_publish(&table_files_directory, absolute);
+  return 0;
+}
+
+bool onstack_table_files_are_used(void) { return onstack_observe(&table_files_directory) ? true : false; }
+
+static void table_file_name(const onstack_table_key *key, char name[TABLE_FILES_NAME]) {
+  int used = 0;
+  for (uint32_t i = 0; i < key->build_id.length; i++) used += sprintf(name + used, "%02x", key->build_id.bytes[i]);
+  snprintf(name + used, TABLE_FILES_NAME - (size_t)used, ".%u.rules", TABLE_FILES_FORMAT);
+}
+
+/* FNV-1a over words: 3 MiB in less than a millisecond. */
+static uint64_t table_file_sum(const uint8_t *bytes, size_t size) {
+  uint64_t sum = 0xcbf29ce484222325u, word;
+  for (; size >= sizeof(word); bytes += sizeof(word), size -= sizeof(word)) {
+    memcpy(&word, bytes, sizeof(word));
+    sum = (sum ^ word) * 0x100000001b3u;
+  }
+  for (; size > 0; bytes++, size--) sum = (sum ^ *bytes) * 0x100000001b3u;
+  return sum;
+}
+
+static uint8_t *table_file_body(const onstack_rule_table *table) { return (uint8_t *)(uintptr_t)table + sizeof(*table); }
+
+static table_file table_file_head(const onstack_table_key *key, const onstack_rule_table *table) {
+  table_file head = {.format = TABLE_FILES_FORMAT,
+                     .chunk_count = table->chunk_count,
+                     .row_count = table->row_count,
+                     .rule_count = table->rule_count,
+                     .extent = key->extent,
+                     .section_offset = key->section_offset,
+                     .section_bytes = key->section_bytes,
+                     .sum = table_file_sum(table_file_body(table), table->bytes - sizeof(*table))};
+  memcpy(head.magic, table_file_magic, sizeof(head.magic));
+  return head;
+}
+
+static bool table_file_get(int file, void *bytes, size_t size) {
+  for (uint8_t *at = bytes; size > 0;) {
+    const ssize_t got = read(file, at, size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got;
+    size -= (size_t)got;
+  }
+  return true;
+}
+
+static bool table_file_put(int file, const void *bytes, size_t size) {
+  for (const uint8_t *at = bytes; size > 0;) {
+    const ssize_t put = write(file, at, size);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    at += put;
+    size -= (size_t)put;
+  }
+  return true;
+}
+
+static const onstack_rule_table *table_file_take(int file, const onstack_table_key *key) {
+  struct stat status;
+  table_file head, made;
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || !table_file_is_ours(&status)) return NULL;
+  if (!table_file_get(file, &head, sizeof(head)) || head.format != TABLE_FILES_FORMAT) return NULL;
+  onstack_rule_table *table = onstack_rule_table_map(head.chunk_count, head.row_count, head.rule_count);
+  if (!table) return NULL;
+  const size_t size = table->bytes - sizeof(*table);
+  if ((uint64_t)status.st_size == sizeof(head) + size && table_file_get(file, table_file_body(table), size)) {
+    made = table_file_head(key, table);
+    if (memcmp(&made, &head, sizeof(head)) == 0 && onstack_rule_table_is_sound(table)) return table;
+  }
+  onstack_rule_table_free(table);
+  return NULL;
+}
+
+const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key) {
+  char name[TABLE_FILES_NAME];
+  const char *path = onstack_observe(&table_files_directory);
+  const int directory = path ? table_files_open(path) : -ENOENT;
+  if (directory < 0) return NULL;
+  table_file_name(key, name);
+  /* Not to wait where a pipe was put in its place. */
+  const int file = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  close(directory);
+  if (file < 0) return NULL;
+  const onstack_rule_table *table = table_file_take(file, key);
+  close(file);
+  onstack_add_relaxed(table ? &table_files_counters.read : &table_files_counters.refused, (uint64_t)1);
+  return table;
+}
+
+/* Into a file of another name first: whoever looks finds a whole one. */
+static bool table_file_write(int directory, const char *name, const onstack_table_key *key,
+                             const onstack_rule_table *table) {
+  char other[TABLE_FILES_NAME + 32];
+  snprintf(other, sizeof(other), "%s.%ld", name, (long)getpid());
+  const int file = openat(directory, other, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (file < 0) return false;
+  const table_file head = table_file_head(key, table);
+  bool good = table_file_put(file, &head, sizeof(head));
+  good = good && table_file_put(file, table_file_body(table), table->bytes - sizeof(*table));
+  good = close(file) == 0 && good;
+  good = good && renameat(directory, other, directory, name) == 0;
+  if (!good) unlinkat(directory, other, 0);
+  return good;
+}
+
+void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table) {
+  char name[TABLE_FILES_NAME];
+  const char *path = onstack_observe(&table_files_directory);
+  const int directory = path ? table_files_open(path) : -ENOENT;
+  if (directory < 0) return;
+  table_file_name(key, name);
+  if (table_file_write(directory, name, key, table)) onstack_add_relaxed(&table_files_counters.kept, (uint64_t)1);
+  close(directory);
+}
+
+onstack_table_files_counters onstack_table_files_count(void) {
+  return (onstack_table_files_counters){onstack_load_relaxed(&table_files_counters.read),
+                                        onstack_load_relaxed(&table_files_counters.kept),
+                                        onstack_load_relaxed(&table_files_counters.refused)};
 }
 
 /* ---- core/src/control/wiped_word.c ---- */
@@ -20046,34 +20434,6 @@ void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t 
 #ifndef ONSTACK_PROFILE_MAPS_MAPS_H
 #define ONSTACK_PROFILE_MAPS_MAPS_H
 
-/* ---- core/src/profile/elf/elf_build_id.h ---- */
-/* Which build an ELF file is. */
-#ifndef ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
-#define ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
-
-#define ONSTACK_ELF_BUILD_ID_MAX 64 /* bytes; linkers write 8 to 20 */
-
-typedef struct onstack_elf_build_id {
-  uint32_t length; /* 0: none */
-  uint8_t bytes[ONSTACK_ELF_BUILD_ID_MAX];
-} onstack_elf_build_id;
-
-/* The build id of the GNU note; length 0 when there is none. */
-ONSTACK_INTERNAL void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id);
-
-/* What tells a file from one that came into its place, where it has no build id; all zero: not known. */
-typedef struct onstack_elf_stamp {
-  uint64_t inode;
-  uint64_t bytes;
-  int64_t modified_ns;
-} onstack_elf_stamp;
-
-ONSTACK_INTERNAL onstack_elf_stamp onstack_elf_stamp_of(const char *path);
-/* Whether an open file is still that one. */
-ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp);
-
-#endif
-
 /* Between what processes have and what kernels have: no machine has code there. */
 #define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
 #define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
@@ -20850,91 +21210,6 @@ int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler dema
   free(work.names);
   free(work.text);
   return error;
-}
-
-/* ---- core/src/profile/elf/elf_build_id.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
-/* Notes before the build id are small (ABI tag, properties); what lies beyond this is not looked at. */
-#define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
-
-/* A length rounded up; lengths here are sums of 32-bit numbers, so nothing wraps. */
-static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
-
-static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignment, onstack_elf_build_id *id) {
-  for (uint64_t at = 0; size - at >= sizeof(onstack_elf_note);) {
-    onstack_elf_note note;
-    memcpy(&note, notes + at, sizeof(note));
-    uint64_t content = elf_note_padded(sizeof(note) + (uint64_t)note.name_bytes, alignment);
-    uint64_t end = content + note.content_bytes;
-    if (end > size - at) return false;
-    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 && memcmp(notes + at + sizeof(note), "GNU", 4) == 0 &&
-        note.content_bytes > 0 && note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
-      id->length = note.content_bytes;
-      memcpy(id->bytes, notes + at + content, note.content_bytes);
-      return true;
-    }
-    end = elf_note_padded(end, alignment);
-    if (end > size - at) return false; /* the last one may lack its padding */
-    at += end;
-  }
-  return false;
-}
-
-static bool elf_notes_read(const onstack_elf_file *file, uint64_t offset, uint64_t size, uint64_t alignment,
-                           onstack_elf_build_id *id) {
-  if (size > ONSTACK_ELF_NOTES_LIMIT) size = ONSTACK_ELF_NOTES_LIMIT;
-  uint8_t *notes = size == 0 ? NULL : malloc((size_t)size);
-  if (!notes) return false;
-  bool found =
-      onstack_elf_read(file, offset, notes, (size_t)size) && elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
-  free(notes);
-  return found;
-}
-
-void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id) {
-  *id = (onstack_elf_build_id){0};
-  /* Segments say the truth in memory; in a separate debug file only sections do. */
-  for (uint32_t i = 0; i < file->section_count; i++) {
-    const onstack_elf_section *section = &file->sections[i];
-    if (section->type == ONSTACK_ELF_SECTION_NOTE &&
-        elf_notes_read(file, section->offset, section->bytes, section->alignment, id)) {
-      return;
-    }
-  }
-  for (uint32_t i = 0; i < file->segment_count; i++) {
-    const onstack_elf_segment *segment = &file->segments[i];
-    if (segment->type == ONSTACK_ELF_SEGMENT_NOTE &&
-        elf_notes_read(file, segment->offset, segment->file_bytes, segment->alignment, id)) {
-      return;
-    }
-  }
-}
-
-static onstack_elf_stamp elf_stamp_make(const struct stat *status) {
-#ifdef __APPLE__
-  const struct timespec *modified = &status->st_mtimespec;
-#else
-  const struct timespec *modified = &status->st_mtim;
-#endif
-  return (onstack_elf_stamp){.inode = (uint64_t)status->st_ino,
-                             .bytes = (uint64_t)status->st_size,
-                             .modified_ns = (int64_t)modified->tv_sec * 1000000000 + modified->tv_nsec};
-}
-
-onstack_elf_stamp onstack_elf_stamp_of(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 ? elf_stamp_make(&status) : (onstack_elf_stamp){0};
-}
-
-bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp) {
-  struct stat status;
-  if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) return false;
-  onstack_elf_stamp now = elf_stamp_make(&status);
-  return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
 }
 
 /* ---- core/src/profile/elf/elf_module.c ---- */
@@ -28590,6 +28865,15 @@ static void text_write_interpreted(statistics_text *text, const onstack_stats *s
                      stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
 }
 
+/* Where tables are kept between processes. */
+static void text_write_table_files(statistics_text *text) {
+  if (!onstack_table_files_are_used()) return;
+  const onstack_table_files_counters files = onstack_table_files_count();
+  text_send(text, snprintf(text->line, sizeof(text->line),
+                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 "\n", files.read, files.kept,
+                           files.refused));
+}
+
 /* Whether a character is written as it is. Length 0: it is not UTF-8. */
 static bool text_is_plain(const char *character, size_t length) {
   return length > 0 && *character != '\\' && !onstack_profile_utf8_is_obeyed(character, length);
@@ -28640,6 +28924,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   if (stats.cpu_ns > 0) stats.cpu_ns += before * stats.period_ns; /* 0: not a clock that knows */
   text_write_counters(text, session->settings.clock, &stats);
   text_write_interpreted(text, &stats);
+  text_write_table_files(text);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;
@@ -28664,6 +28949,10 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
   onstack_ours--;
   return result;
 }
+
+/* ---- core/src/session/tables.c ---- */
+
+int onstack_tables_keep_in(const char *directory) { return onstack_table_files_use(directory); }
 
 /* ---- core/src/session/thread_labels.c ---- */
 /*

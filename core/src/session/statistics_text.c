@@ -4,6 +4,7 @@
 #include "base/exceptions.h"
 #include "base/ours.h"
 #include "control/tick/clock.h"
+#include "control/unwind/table_files.h"
 #include "profile/truncation.h"
 #include "profile/utf8.h"
 #include "session/session.h"
@@ -59,6 +60,15 @@ static void text_write_interpreted(statistics_text *text, const onstack_stats *s
                      stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
 }
 
+/* Where tables are kept between processes. */
+static void text_write_table_files(statistics_text *text) {
+  if (!onstack_table_files_are_used()) return;
+  const onstack_table_files_counters files = onstack_table_files_count();
+  text_send(text, snprintf(text->line, sizeof(text->line),
+                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 "\n", files.read, files.kept,
+                           files.refused));
+}
+
 /* Whether a character is written as it is. Length 0: it is not UTF-8. */
 static bool text_is_plain(const char *character, size_t length) {
   return length > 0 && *character != '\\' && !onstack_profile_utf8_is_obeyed(character, length);
@@ -109,6 +119,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   if (stats.cpu_ns > 0) stats.cpu_ns += before * stats.period_ns; /* 0: not a clock that knows */
   text_write_counters(text, session->settings.clock, &stats);
   text_write_interpreted(text, &stats);
+  text_write_table_files(text);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;

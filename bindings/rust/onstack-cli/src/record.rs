@@ -74,6 +74,9 @@ pub struct Arguments {
     /// Native frames alone: no functions of Python or PHP in the place of their interpreter's
     #[arg(long)]
     native: bool,
+    /// Keep unwind tables of large libraries in this directory, which only you or root may write, for the next start
+    #[arg(long, value_name = "DIRECTORY", env = "ONSTACK_TABLES")]
+    tables: Option<PathBuf>,
     /// The library that is preloaded, where it is not the installed one
     #[arg(long, value_name = "FILE", env = "ONSTACK_PRELOAD")]
     preload: Option<PathBuf>,
@@ -142,6 +145,10 @@ fn source(arguments: &Arguments, command: &mut Command) {
     command.env("ONSTACK_TIMELINE", if arguments.timeline || arguments.format.needs_times() { "1" } else { "0" });
     command.env("ONSTACK_SPANS", if arguments.spans { "1" } else { "0" });
     command.env("ONSTACK_INTERPRETERS", if arguments.native { "0" } else { "1" });
+    match &arguments.tables {
+        Some(directory) => command.env("ONSTACK_TABLES", directory),
+        None => command.env_remove("ONSTACK_TABLES"),
+    };
     if let Some(frequency) = arguments.frequency {
         command.env("ONSTACK_FREQUENCY", frequency.to_string());
     }

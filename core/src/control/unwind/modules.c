@@ -7,6 +7,7 @@
 #include "base/process_memory.h"
 #include "control/unwind/other_objects.h"
 #include "control/unwind/rule_table.h"
+#include "control/unwind/table_files.h"
 #include "control/tick/threads.h"
 #include "handler/unwind/pc_cache.h"
 #include "handler/unwind/traceback_walk.h"
@@ -123,17 +124,36 @@ static size_t module_section_size(const module_entry *entry, uint64_t *address) 
   return entry->section_end - *address;
 }
 
+/* Which file has, or will have, the table; false: none. An object begins with its ELF header. */
+static bool module_key(const module_entry *entry, uint64_t address, size_t size, onstack_table_key *key) {
+  onstack_elf_file image;
+  if (!onstack_table_files_are_used() || size < ONSTACK_TABLE_FILES_LEAST) return false;
+  if (onstack_elf_open_memory(&image, entry->module.base, entry->module.high - entry->module.base) < 0) return false;
+  onstack_elf_read_build_id(&image, &key->build_id);
+  onstack_elf_close(&image);
+  key->extent = entry->module.high - entry->module.base;
+  key->section_offset = address - entry->module.base;
+  key->section_bytes = size;
+  return key->build_id.length > 0;
+}
+
 /* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
 static int module_derive(module_entry *entry) {
   uint64_t address;
+  onstack_table_key key;
   size_t size = module_section_size(entry, &address);
   if (size == 0) return 0;
+  const bool keeps = module_key(entry, address, size, &key);
+  entry->module.table = keeps ? onstack_table_files_read(&key) : NULL;
+  if (entry->module.table) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
   onstack_cfi_section section = {
       .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
+  const bool whole = section.size == size;
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
+  if (keeps && whole && entry->module.table) onstack_table_files_keep(&key, entry->module.table);
   return error;
 }
 

@@ -192,25 +192,49 @@ static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
   }
 }
 
-/* One mapping of exactly the size needed: header, first rows, rules, rows. */
-static const onstack_rule_table *rule_pack(const rule_builder *builder) {
-  size_t first_bytes = ((size_t)builder->chunk_count + 1) * sizeof(uint32_t);
-  size_t rule_bytes = (size_t)builder->rule_count * sizeof(onstack_rule);
-  size_t row_bytes = (size_t)builder->row_count * sizeof(onstack_rule_row);
-  size_t bytes = sizeof(onstack_rule_table) + rule_bytes + first_bytes + row_bytes;
-  uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/* One mapping of exactly the size needed: header, rules, first rows, rows. */
+onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count) {
+  const uint64_t first_bytes = ((uint64_t)chunk_count + 1) * sizeof(uint32_t);
+  const uint64_t rule_bytes = (uint64_t)rule_count * sizeof(onstack_rule);
+  const uint64_t bytes =
+      sizeof(onstack_rule_table) + rule_bytes + first_bytes + (uint64_t)row_count * sizeof(onstack_rule_row);
+  if (bytes > UINT32_MAX) return NULL;
+  uint8_t *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
   onstack_own_memory_changes((int64_t)bytes);
   onstack_rule_table *table = (onstack_rule_table *)(void *)memory;
-  onstack_rule *rules = (onstack_rule *)(void *)(memory + sizeof(*table));
-  uint32_t *first_row = (uint32_t *)(void *)(memory + sizeof(*table) + rule_bytes);
-  onstack_rule_row *rows = (onstack_rule_row *)(void *)(memory + sizeof(*table) + rule_bytes + first_bytes);
-  memcpy(rules, builder->rules, rule_bytes);
-  memcpy(first_row, builder->first_row, first_bytes - sizeof(uint32_t));
+  uint8_t *const rules = memory + sizeof(*table), *const first_row = rules + rule_bytes,
+                 *const rows = first_row + first_bytes;
+  *table = (onstack_rule_table){.chunk_count = chunk_count,
+                                .row_count = row_count,
+                                .rule_count = rule_count,
+                                .bytes = (uint32_t)bytes,
+                                .first_row = (const uint32_t *)(const void *)first_row,
+                                .rows = (const onstack_rule_row *)(const void *)rows,
+                                .rules = (const onstack_rule *)(const void *)rules};
+  return table;
+}
+
+bool onstack_rule_table_is_sound(const onstack_rule_table *table) {
+  if (table->rule_count == 0 || table->first_row[0] != 0 || table->first_row[table->chunk_count] != table->row_count)
+    return false;
+  for (uint32_t i = 0; i < table->chunk_count; i++)
+    if (table->first_row[i] > table->first_row[i + 1]) return false;
+  for (uint32_t i = 0; i < table->row_count; i++)
+    if (table->rows[i].rule >= table->rule_count) return false;
+  for (uint32_t i = 0; i < table->rule_count; i++)
+    if (table->rules[i].cfa > ONSTACK_CFA_REGISTER) return false;
+  return true;
+}
+
+static const onstack_rule_table *rule_pack(const rule_builder *builder) {
+  onstack_rule_table *table = onstack_rule_table_map(builder->chunk_count, builder->row_count, builder->rule_count);
+  if (!table) return NULL;
+  uint32_t *first_row = (uint32_t *)(uintptr_t)table->first_row;
+  memcpy(first_row, builder->first_row, builder->chunk_count * sizeof(*first_row));
   first_row[builder->chunk_count] = builder->row_count;
-  memcpy(rows, builder->rows, row_bytes);
-  *table = (onstack_rule_table){
-      builder->chunk_count, builder->row_count, builder->rule_count, (uint32_t)bytes, first_row, rows, rules};
+  memcpy((void *)(uintptr_t)table->rules, builder->rules, builder->rule_count * sizeof(*builder->rules));
+  memcpy((void *)(uintptr_t)table->rows, builder->rows, builder->row_count * sizeof(*builder->rows));
   return table;
 }
 

@@ -15,8 +15,8 @@
 #define ONSTACK_PROFILE_MAPS_MAPS_H
 
 #include "base/defs.h"
+#include "base/elf_build_id.h"
 #include "profile/arena.h"
-#include "profile/elf/elf_build_id.h"
 
 /* Between what processes have and what kernels have: no machine has code there. */
 #define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)

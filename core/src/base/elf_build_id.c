@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "profile/elf/elf_build_id.h"
+#include "base/elf_build_id.h"
 
 #include <stdlib.h>
 #include <string.h>

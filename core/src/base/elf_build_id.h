@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which build an ELF file is. */
-#ifndef ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
-#define ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
+#ifndef ONSTACK_BASE_ELF_BUILD_ID_H
+#define ONSTACK_BASE_ELF_BUILD_ID_H
 
 #include "base/elf_file.h"
 

@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/unwind/table_files.h"
+#include "onstack/onstack.h"
+
+int onstack_tables_keep_in(const char *directory) { return onstack_table_files_use(directory); }
