@@ -2741,6 +2741,7 @@ typedef struct onstack_module {
 typedef struct onstack_module_map {
   onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
   uint32_t count;
+  uint32_t loads;                          /* how often the loader's list was found changed */
   uint32_t gone;                           /* the last sequence number without some that had been there */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
@@ -2758,6 +2759,20 @@ ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, o
 
 /* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/*
+ * Rules of single addresses in modules without a table. Entries are those of the PC cache: they check or are a miss. Their
+ * epoch is the map's `loads`, which changes when objects come or go, and not with each table that is made. Buckets, since two
+ * addresses of one stack must not displace each other for ever. 128 KiB, of which only used pages are in memory.
+ */
+#define ONSTACK_DESCRIBED_BUCKETS 1024u
+#define ONSTACK_DESCRIBED_BUCKET 8u
+
+/* NULL: none is known. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_described_find(uint64_t address);
+
+/* The rule stays for good. The writer of the map. */
+ONSTACK_INTERNAL void onstack_described_put(uint64_t address, const onstack_rule *rule);
 
 /* The rule of an offset in a table; NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
@@ -8112,6 +8127,33 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_tabl
   return rule->cfa == ONSTACK_CFA_NONE ? NULL : rule;
 }
 
+static onstack_pc_entry described[ONSTACK_DESCRIBED_BUCKETS][ONSTACK_DESCRIBED_BUCKET];
+
+static ONSTACK_HANDLER onstack_pc_entry *described_bucket(uint64_t address) {
+  return described[(address * 0x9e3779b97f4a7c15u) >> 54]; /* the upper 10 bits: 1024 buckets */
+}
+
+ONSTACK_HANDLER const onstack_rule *onstack_described_find(uint64_t address) {
+  const uint64_t seal = onstack_pc_seal(onstack_load_relaxed(&onstack_modules.loads));
+  const onstack_pc_entry *bucket = described_bucket(address);
+  for (uint32_t i = 0; i < ONSTACK_DESCRIBED_BUCKET; i++) {
+    const uint64_t value = onstack_load_relaxed(&bucket[i].value);
+    if (value != 0 && onstack_load_relaxed(&bucket[i].check) == onstack_pc_mix(address, value, seal))
+      return (const onstack_rule *)(uintptr_t)value;
+  }
+  return NULL;
+}
+
+void onstack_described_put(uint64_t address, const onstack_rule *rule) {
+  static uint32_t turn; /* where a bucket is full the entries are displaced in turn */
+  onstack_pc_entry *bucket = described_bucket(address), *entry = &bucket[turn++ % ONSTACK_DESCRIBED_BUCKET];
+  for (uint32_t i = 0; i < ONSTACK_DESCRIBED_BUCKET; i++)
+    if (bucket[i].value == 0) entry = &bucket[i];
+  const uint64_t value = (uint64_t)(uintptr_t)rule, seal = onstack_pc_seal(onstack_modules.loads);
+  onstack_publish(&entry->value, value); /* the rule before its address */
+  onstack_store_relaxed(&entry->check, onstack_pc_mix(address, value, seal));
+}
+
 /* Copies the module that holds `address` to *out. */
 static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address, onstack_module *out) {
   const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
@@ -9660,12 +9702,16 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
   const onstack_modules_status status = onstack_modules_find(address, &cursor->module);
   const bool held = status == ONSTACK_MODULE_HERE;
   if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
-  if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   cursor->pending = held ? cursor->module.pending : status == ONSTACK_MODULES_CHANGING;
+  if (held && cursor->pending) cursor->rule = onstack_described_find(address);
+  if (cursor->rule) {
+    cursor->pending = false;
+    return (uint64_t)(uintptr_t)cursor->rule;
+  }
   /* The code map is older than the loader's word: what a library that was opened a moment ago has is not generated. */
   const bool listed = onstack_code_is_executable(address, &cursor->code);
   if (!listed && !cursor->pending) return 0;
-  if (!listed || status == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
+  if (!listed || cursor->pending) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
   cursor->generated = status == ONSTACK_MODULE_NONE;
   cursor->described = held && cursor->module.table;
   if (cursor->pending) return RULES_PENDING;
@@ -14696,6 +14742,13 @@ ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
 /* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
 ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
 
+/*
+ * Makes the rule of one address known to walks (onstack_described_find), where its module's table is missing and large; else as
+ * above. For programs that end before a table has paid: a module that is asked for so often that its table would have taken no
+ * longer has the table.
+ */
+ONSTACK_INTERNAL bool onstack_modules_describe(uint64_t address);
+
 /* The path behind onstack_module.number; "" for 0. Lives for ever. */
 ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
 
@@ -16426,6 +16479,7 @@ enum {
   DW_EH_PE_uleb128 = 0x01,
   DW_EH_PE_udata2 = 0x02,
   DW_EH_PE_udata4 = 0x03,
+  DW_EH_PE_datarel = 0x30,
   DW_EH_PE_udata8 = 0x04,
   DW_EH_PE_sleb128 = 0x09,
   DW_EH_PE_sdata2 = 0x0a,
@@ -16541,6 +16595,7 @@ enum {
   DW_EH_PE_uleb128 = 0x01,
   DW_EH_PE_udata2 = 0x02,
   DW_EH_PE_udata4 = 0x03,
+  DW_EH_PE_datarel = 0x30,
   DW_EH_PE_udata8 = 0x04,
   DW_EH_PE_sleb128 = 0x09,
   DW_EH_PE_sdata2 = 0x0a,
@@ -17277,6 +17332,162 @@ int onstack_code_map_refresh(onstack_slot *slot) {
 void onstack_code_map_after_fork(void) {
   code_map_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   onstack_seqlock_after_fork(&onstack_code.lock);
+}
+
+/* ---- core/src/control/unwind/fde_lookup.c ---- */
+/* ---- core/src/control/unwind/fde_lookup.h ---- */
+/*
+ * The rule of one address straight from the loaded object, by the search table of .eh_frame_hdr (LSB 5.0, 10.6.2), as
+ * libgcc's unwinder finds its FDEs: some microseconds, where a whole table of a large library takes tens of milliseconds.
+ * Ordinary threads; all by copies, since the object may be unloaded meanwhile.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_FDE_LOOKUP_H
+#define ONSTACK_CONTROL_UNWIND_FDE_LOOKUP_H
+
+/* Where an object's .eh_frame_hdr lies, and the memory that its frames may lie in. */
+typedef struct onstack_fde_source {
+  uint64_t header, low, high;
+} onstack_fde_source;
+
+/* False: no FDE covers the address, or it is not of the usual form; a whole table may know more. */
+ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onstack_rule *rule);
+
+/* The same rule at an address that stays for good; NULL: there are too many, or no memory. One at a time. */
+ONSTACK_INTERNAL const onstack_rule *onstack_fde_intern(const onstack_rule *rule);
+
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FDE_COMMON_BYTES ((size_t)512) /* a CIE has some 24 */
+#define FDE_BYTES ((size_t)8192)       /* of the longest FDE that is taken */
+#define FDE_BLOCK 64u                  /* entries of the search table that are copied at once */
+
+/* An entry of the search table: both relative to the header. */
+typedef struct fde_entry {
+  int32_t function, fde;
+} fde_entry;
+
+static bool fde_copy(const onstack_fde_source *source, uint64_t address, void *out, size_t size) {
+  if (address < source->low || address >= source->high || source->high - address < size) return false;
+  return onstack_process_memory_copy(address, out, size) == size;
+}
+
+static uint64_t fde_function(const onstack_fde_source *source, const fde_entry *entry) {
+  return source->header + (uint64_t)(int64_t)entry->function;
+}
+
+/* Where the table begins and how many entries it has; 0: it is of another form than linkers write. */
+static uint32_t fde_table(const onstack_fde_source *source, uint64_t *table) {
+  uint8_t head[12];
+  uint32_t count;
+  if (!fde_copy(source, source->header, head, sizeof(head)) || head[0] != 1) return 0;
+  if (head[1] != (DW_EH_PE_pcrel | DW_EH_PE_sdata4) || head[2] != DW_EH_PE_udata4) return 0;
+  if (head[3] != (DW_EH_PE_datarel | DW_EH_PE_sdata4)) return 0;
+  memcpy(&count, head + 8, sizeof(count));
+  *table = source->header + sizeof(head);
+  return *table < source->high && count <= (source->high - *table) / sizeof(fde_entry) ? count : 0;
+}
+
+/* The FDE of the last function that begins at or below the address; 0: none. */
+static uint64_t fde_find(const onstack_fde_source *source, uint64_t address) {
+  fde_entry entries[FDE_BLOCK];
+  uint64_t table;
+  uint32_t low = 0, high = fde_table(source, &table);
+  while (high - low > FDE_BLOCK) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (!fde_copy(source, table + middle * sizeof(*entries), entries, sizeof(*entries))) return 0;
+    if (fde_function(source, entries) <= address)
+      low = middle;
+    else
+      high = middle;
+  }
+  if (low == high || !fde_copy(source, table + low * sizeof(*entries), entries, (high - low) * sizeof(*entries))) return 0;
+  uint32_t behind = 0;
+  while (behind < high - low && fde_function(source, &entries[behind]) <= address) behind++;
+  return behind == 0 ? 0 : source->header + (uint64_t)(int64_t)entries[behind - 1].fde;
+}
+
+/* An entry with its length in four bytes, copied to `out`. Returns its bytes; 0: it is longer, or not there. */
+static size_t fde_copy_entry(const onstack_fde_source *source, uint64_t at, uint8_t *out, size_t room) {
+  uint32_t length;
+  if (!fde_copy(source, at, &length, sizeof(length)) || length < sizeof(uint32_t) || length > room - sizeof(length))
+    return 0;
+  const size_t size = sizeof(length) + length;
+  return fde_copy(source, at, out, size) ? size : 0;
+}
+
+/* The rule that holds at an address. */
+typedef struct fde_search {
+  uint64_t address;
+  onstack_cfi_function function;
+  onstack_rule *rule;
+  bool found;
+} fde_search;
+
+static void fde_emit(void *data, uint64_t address, const onstack_rule *rule) {
+  fde_search *search = data;
+  if (address > search->address) return;
+  *search->rule = *rule;
+  search->found = true;
+}
+
+static bool fde_visit(void *data, const onstack_cfi_function *function) {
+  fde_search *search = data;
+  search->function = *function;
+  return false;
+}
+
+/* The FDE and its CIE are made a section of their own: the CIE first, and the address such that the FDE lies where it did, as
+   its pointers count from their own place. The CIE's pointers are only skipped. */
+bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onstack_rule *rule) {
+  uint8_t bytes[FDE_COMMON_BYTES + FDE_BYTES], fde[FDE_BYTES];
+  uint32_t common_distance;
+  fde_search search = {.address = address, .rule = rule};
+  const uint64_t at = fde_find(source, address);
+  const size_t size = at == 0 ? 0 : fde_copy_entry(source, at, fde, sizeof(fde));
+  if (size == 0) return false;
+  memcpy(&common_distance, fde + 4, sizeof(common_distance));
+  const size_t common = fde_copy_entry(source, at + 4 - common_distance, bytes, FDE_COMMON_BYTES);
+  if (common == 0 || common_distance == 0) return false;
+  const uint32_t distance = (uint32_t)common + 4;
+  memcpy(fde + 4, &distance, sizeof(distance));
+  memcpy(bytes + common, fde, size);
+  onstack_cfi_section section = {.bytes = bytes, .size = common + size, .address = at - common};
+  onstack_cfi_each(&section, fde_visit, &search);
+  if (address < search.function.low || address >= search.function.high) return false;
+  onstack_cfi_run(&section, &search.function, fde_emit, &search);
+  return search.found && rule->cfa != ONSTACK_CFA_NONE;
+}
+
+/* ---- rules that stay ---- */
+
+#define FDE_RULES 4096u /* places of the hash; a large library has a thousand rules */
+#define FDE_POOL 256u   /* rules that are made room for at once */
+
+static const onstack_rule *fde_rules[FDE_RULES];
+static onstack_rule *fde_pool;
+static uint32_t fde_pool_left, fde_rule_count;
+
+/* In the child of a fork that met another thread in here at most one rule is there twice: what is stored last leads to it. */
+const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
+  uint64_t words[2] = {0, 0};
+  memcpy(words, rule, sizeof(*rule));
+  uint32_t at = (uint32_t)(((words[0] ^ words[1] * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u) >> 52);
+  for (; fde_rules[at]; at = (at + 1) % FDE_RULES)
+    if (memcmp(fde_rules[at], rule, sizeof(*rule)) == 0) return fde_rules[at];
+  if (fde_rule_count >= FDE_RULES / 2) return NULL;
+  if (fde_pool_left == 0) {
+    fde_pool = malloc(FDE_POOL * sizeof(*fde_pool));
+    if (!fde_pool) return NULL;
+    fde_pool_left = FDE_POOL;
+  }
+  onstack_rule *made = &fde_pool[--fde_pool_left];
+  *made = *rule;
+  fde_rule_count++;
+  onstack_publish(&fde_rules[at], (const onstack_rule *)made);
+  return made;
 }
 
 /* ---- core/src/control/unwind/go/go_layout_aarch64.c ---- */
@@ -18216,10 +18427,12 @@ typedef struct module_entry {
   uint64_t section_end;    /* of the segment that holds it */
   uint32_t place;          /* in the loader's list */
   const char *name;        /* in the list's `names`, for the time of one look */
+  uint32_t described;      /* addresses that were described one by one */
   bool tried, published;
 } module_entry;
 
 #define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
+#define MODULES_DESCRIBED_BYTES 2048u                   /* of .eh_frame become rows in the time that one address takes */
 #define MODULES_NAME_BYTES ((size_t)1 << 17)            /* of all paths together */
 
 typedef struct module_list {
@@ -18445,6 +18658,7 @@ static void modules_take_over(module_list *fresh) {
       entry->published = old.entries[k].published;
       entry->module.table = old.entries[k].module.table;
       entry->tried = old.entries[k].tried;
+      entry->described = old.entries[k].described;
       old.entries[k].module.table = NULL;
       break;
     }
@@ -18453,6 +18667,7 @@ static void modules_take_over(module_list *fresh) {
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
   modules_gone = fresh->loaded.subs != old.loaded.subs;
+  onstack_store_relaxed(&onstack_modules.loads, onstack_modules.loads + 1); /* before the map says who is there now */
   modules_publish();
   onstack_publish(&modules_moving, false);
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
@@ -18547,19 +18762,60 @@ static bool module_try(module_entry *entry) {
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
 
-bool onstack_modules_derive(uint64_t address) {
-  bool found = false;
-  pthread_mutex_lock(&modules_lock);
-  for (uint32_t i = 0; i < modules_known.count && !found; i++) {
+static module_entry *modules_entry_of(uint64_t address) {
+  for (uint32_t i = 0; i < modules_known.count; i++) {
     module_entry *entry = &modules_known.entries[i];
-    if (address - entry->module.low >= entry->module.high - entry->module.low) continue;
-    found = true;
-    if (entry->tried || !entry->section_header || !modules_have_memory()) continue;
-    found = module_try(entry); /* or it has gone, and its neighbour stands here */
-    modules_publish();
+    if (address - entry->module.low < entry->module.high - entry->module.low) return entry;
   }
+  return NULL;
+}
+
+static bool modules_derive_entry(module_entry *entry) {
+  if (entry->tried || !entry->section_header || !modules_have_memory()) return true;
+  const bool here = module_try(entry); /* or it has gone, and its neighbour stands here */
+  modules_publish();
+  return here;
+}
+
+bool onstack_modules_derive(uint64_t address) {
+  pthread_mutex_lock(&modules_lock);
+  module_entry *entry = modules_entry_of(address);
+  const bool here = entry && modules_derive_entry(entry);
   pthread_mutex_unlock(&modules_lock);
-  return found;
+  return here;
+}
+
+/* Whether the table would have taken longer than what was described without it. */
+static bool module_is_worth_describing(const module_entry *entry) {
+  uint64_t address;
+  const size_t size = module_section_size(entry, &address);
+  return entry->described < size / MODULES_DESCRIBED_BYTES;
+}
+
+/* Whether the object is still there is asked behind the read, as in module_try. */
+static bool module_describe(module_entry *entry, uint64_t address) {
+  const onstack_loader_counts loaded = modules_known.loaded;
+  const onstack_fde_source source = {entry->section_header, entry->module.base, entry->section_end};
+  onstack_rule found;
+  if (!onstack_fde_lookup(&source, address, &found)) return false;
+  const onstack_rule *rule = onstack_fde_intern(&found);
+  if (!rule) return false;
+  entry->described++;
+  modules_look();
+  if (!onstack_loader_same(&modules_known.loaded, &loaded)) return true;
+  onstack_described_put(address, rule);
+  return true;
+}
+
+bool onstack_modules_describe(uint64_t address) {
+  pthread_mutex_lock(&modules_lock);
+  module_entry *entry = modules_entry_of(address);
+  bool here = entry ? true : false;
+  if (entry && !entry->tried && entry->section_header &&
+      !(module_is_worth_describing(entry) && module_describe(entry, address)))
+    here = modules_derive_entry(entry);
+  pthread_mutex_unlock(&modules_lock);
+  return here;
 }
 
 bool onstack_modules_refresh(size_t budget_bytes) {
@@ -19344,11 +19600,14 @@ ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistic
 
 #endif
 
-/* Derives the rules of the module that holds an address; false: nothing to be done there. */
-typedef bool (*onstack_derive)(uint64_t address);
+/* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
+typedef struct onstack_derive {
+  bool (*describe)(uint64_t address); /* one address, if it can be had alone; NULL: it never can */
+  bool (*derive)(uint64_t address);   /* all of the module that holds it */
+} onstack_derive;
 
 /* Puts what is found into *stack, where that is more; its frames are in *kept then. */
-ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive,
+ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
                                     onstack_walked *stack);
 
 /* Back into the pool, without its pages: such stacks come in the first moments, and sessions last for days. */
@@ -19398,18 +19657,32 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
   return result;
 }
 
-void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive, onstack_walked *stack) {
-  for (uint32_t i = 0; i < AGAIN_MODULES && stack->truncation == ONSTACK_TRUNCATED_PENDING; i++) {
-    const uint64_t last = stack->frames[stack->count - 1];
-    if (!derive(stack->count > 1 ? last - 1 : last)) return; /* it has gone since: what was kept can be told by nobody */
+/* Asks for what the walk ended at: first for this address alone, and `whole` for all of its module, which also knows where
+   generated code jumps to. */
+static bool again_ask(const onstack_derive *from, const onstack_walked *stack, bool whole) {
+  const uint64_t last = stack->frames[stack->count - 1], address = stack->count > 1 ? last - 1 : last;
+  return whole ? from->derive(address) : from->describe(address);
+}
+
+void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from, onstack_walked *stack) {
+  bool whole = !from->describe;
+  uint32_t modules = 0;
+  while (modules < AGAIN_MODULES && stack->truncation == ONSTACK_TRUNCATED_PENDING) {
+    if (!again_ask(from, stack, whole)) return; /* it has gone since: what was kept can be told by nobody */
+    modules += whole;
     const onstack_walk_result result = again_walk(slot, kept);
     const bool further = result.frame_count > stack->count || result.truncation == ONSTACK_TRUNCATED_NOT;
+    if (!further && !whole) {
+      whole = true;
+      continue;
+    }
     if (!further || result.frame_count < stack->count) return;
     /* What was kept ends somewhere; that the stack went on is no fault of it. */
     const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
     *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
+    whole = !from->describe;
   }
 }
 
@@ -19464,11 +19737,11 @@ typedef struct onstack_deliver_counters {
 typedef struct onstack_delivery {
   onstack_sink sink; /* NULL: throws samples away */
   void *data;
-  uint32_t max;          /* samples; 0: all that wait */
-  uint64_t end;          /* none from this position of the ring on: the caller has looked at the loaded objects after
+  uint32_t max;                 /* samples; 0: all that wait */
+  uint64_t end;                 /* none from this position of the ring on: the caller has looked at the loaded objects after
                             those before it were taken */
-  onstack_derive derive; /* for stacks that were kept */
-  uint64_t *frames;      /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
+  const onstack_derive *derive; /* for stacks that were kept */
+  uint64_t *frames;             /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
   onstack_interleave_counters *interleaved;
 } onstack_delivery;
 
@@ -27345,6 +27618,8 @@ struct onstack_session {
   onstack_module_statistics module_statistics;       /* under the consumer lock */
   uint64_t tended_ns, refreshed_ns;                  /* consumer only */
   uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
+  uint32_t makes_tables;                             /* from the beginning (publish / observe) */
+  uint64_t begun_ns;                                 /* monotonic; in the child of a fork anew */
   onstack_pace pace;                                 /* consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */
   uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
@@ -27398,6 +27673,9 @@ ONSTACK_INTERNAL void onstack_spans_look(void);
 #define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where nothing else finds them */
 #define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
 
+#define SESSION_YOUNG_NS 500000000u
+#define SESSION_YOUNG_PERIOD_NS 1000000u
+
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
@@ -27436,11 +27714,25 @@ static void session_scan(onstack_session *session, uint64_t now) {
 }
 
 /*
+ * Half of all processes end before their tables have paid: those of a compiler are 60 ms. So in the beginning the rules of what
+ * is sampled are found one by one, for stacks that are kept meanwhile (drain/again.c). Not where they would be too many for the
+ * pool, or nobody looks at it every 10 ms.
+ */
+static bool session_waits_with_rules(const onstack_session *session) {
+  const onstack_slot *slot = session->slot;
+  const uint64_t *cut = &session->delivered[slot->kind].truncated_by[ONSTACK_TRUNCATED_PENDING];
+  if (onstack_observe(&session->makes_tables) || slot->kind != ONSTACK_KIND_CPU || !session->settings.threads) return false;
+  /* One that could not be walked again: the kernel copies no stacks (seccomp), or it is too deep. */
+  if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
+  return slot->period_ns >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
+}
+
+/*
  * Which objects are loaded, and more of their rules. A sample was walked by what was known then: one of these objects may
  * have been another for some milliseconds, and only a look that comes after the sample can tell (drain/deliver.c).
  */
 static void session_look(onstack_session *session) {
-  const bool wants_rules = session->settings.unwinder->needs_rules;
+  const bool wants_rules = session->settings.unwinder->needs_rules && !session_waits_with_rules(session);
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
   onstack_spans_look();
 }
@@ -27515,13 +27807,15 @@ static void session_open_own(const onstack_session *session) {
   if (onstack_clock_signals(slot) && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
 }
 
+static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
+
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
   onstack_slot *slot = session->slot;
   const onstack_sink sink = session->settings.sink;
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&slot->ring)) session_ask_child(session);
   const onstack_delivery to = {
-      sink ? session_sink : NULL,     session, max, end, onstack_modules_derive, session->interpreters.frames,
+      sink ? session_sink : NULL,     session, max, end, &session_derive, session->interpreters.frames,
       &session->interpreters.counters};
   const uint32_t handed = onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
   if (session_is_here(session) && slot->clock->deliver_ends)
@@ -28329,6 +28623,9 @@ typedef struct onstack_session_walk {
 /* The same in the child of a fork, where the session is not. Any thread. */
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
+/* Such ticks have no consumer that finds rules for them one by one: all tables are made from now on. Any thread. */
+ONSTACK_INTERNAL void onstack_session_make_tables(onstack_session *session);
+
 /* Of the samples that the session's clock makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
@@ -28380,6 +28677,7 @@ static void session_look_around(onstack_session *session) {
   /* Generated code is named by whoever knows how to walk it. */
   onstack_store_relaxed(&onstack_profile_code_source, onstack_load_relaxed(&onstack_code_source_used));
   session->tended_ns = session->refreshed_ns = 0;
+  session->begun_ns = onstack_monotonic_ns();
   if (session->settings.resumed) return;
   bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;
   onstack_modules_refresh(now ? SESSION_RULES_AT_START : 0);
@@ -28521,6 +28819,12 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
 }
 
 onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
+
+void onstack_session_make_tables(onstack_session *session) {
+  onstack_publish(&session->makes_tables, 1u);
+  onstack_exchange(&session->slot->wake, 1u);
+  onstack_sys_futex_wake(&session->slot->wake);
+}
 
 onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
   const onstack_slot *slot = session->slot;

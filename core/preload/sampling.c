@@ -110,7 +110,10 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
   if (result == 0) {
     const bool of_cpu_time = onstack_session_kind(sampling.session) == ONSTACK_KIND_CPU;
     sampling.before = number < 0 && of_cpu_time ? sampling_ticks_before(told_ns) : 0;
-    if (of_cpu_time) onstack_first_ticks_open(sampling.session);
+    if (of_cpu_time && settings->follow) {
+      onstack_first_ticks_open(sampling.session);
+      onstack_session_make_tables(sampling.session);
+    }
     onstack_store_relaxed(&sampling.on, 1u); /* an end waits from here on, so that what is taken back is written */
     if (told_ns > 0) onstack_first_ticks_take_back(sampling.profile);
     return 0;

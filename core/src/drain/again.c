@@ -46,18 +46,32 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
   return result;
 }
 
-void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive, onstack_walked *stack) {
-  for (uint32_t i = 0; i < AGAIN_MODULES && stack->truncation == ONSTACK_TRUNCATED_PENDING; i++) {
-    const uint64_t last = stack->frames[stack->count - 1];
-    if (!derive(stack->count > 1 ? last - 1 : last)) return; /* it has gone since: what was kept can be told by nobody */
+/* Asks for what the walk ended at: first for this address alone, and `whole` for all of its module, which also knows where
+   generated code jumps to. */
+static bool again_ask(const onstack_derive *from, const onstack_walked *stack, bool whole) {
+  const uint64_t last = stack->frames[stack->count - 1], address = stack->count > 1 ? last - 1 : last;
+  return whole ? from->derive(address) : from->describe(address);
+}
+
+void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from, onstack_walked *stack) {
+  bool whole = !from->describe;
+  uint32_t modules = 0;
+  while (modules < AGAIN_MODULES && stack->truncation == ONSTACK_TRUNCATED_PENDING) {
+    if (!again_ask(from, stack, whole)) return; /* it has gone since: what was kept can be told by nobody */
+    modules += whole;
     const onstack_walk_result result = again_walk(slot, kept);
     const bool further = result.frame_count > stack->count || result.truncation == ONSTACK_TRUNCATED_NOT;
+    if (!further && !whole) {
+      whole = true;
+      continue;
+    }
     if (!further || result.frame_count < stack->count) return;
     /* What was kept ends somewhere; that the stack went on is no fault of it. */
     const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
     *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
+    whole = !from->describe;
   }
 }
 

@@ -6,11 +6,14 @@
 #include "drain/module_statistics.h"
 #include "handler/tick/slot.h"
 
-/* Derives the rules of the module that holds an address; false: nothing to be done there. */
-typedef bool (*onstack_derive)(uint64_t address);
+/* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
+typedef struct onstack_derive {
+  bool (*describe)(uint64_t address); /* one address, if it can be had alone; NULL: it never can */
+  bool (*derive)(uint64_t address);   /* all of the module that holds it */
+} onstack_derive;
 
 /* Puts what is found into *stack, where that is more; its frames are in *kept then. */
-ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive,
+ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
                                     onstack_walked *stack);
 
 /* Back into the pool, without its pages: such stacks come in the first moments, and sessions last for days. */

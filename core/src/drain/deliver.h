@@ -20,11 +20,11 @@ typedef struct onstack_deliver_counters {
 typedef struct onstack_delivery {
   onstack_sink sink; /* NULL: throws samples away */
   void *data;
-  uint32_t max;          /* samples; 0: all that wait */
-  uint64_t end;          /* none from this position of the ring on: the caller has looked at the loaded objects after
+  uint32_t max;                 /* samples; 0: all that wait */
+  uint64_t end;                 /* none from this position of the ring on: the caller has looked at the loaded objects after
                             those before it were taken */
-  onstack_derive derive; /* for stacks that were kept */
-  uint64_t *frames;      /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
+  const onstack_derive *derive; /* for stacks that were kept */
+  uint64_t *frames;             /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
   onstack_interleave_counters *interleaved;
 } onstack_delivery;
 

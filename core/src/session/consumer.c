@@ -25,6 +25,9 @@
 #define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where nothing else finds them */
 #define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
 
+#define SESSION_YOUNG_NS 500000000u
+#define SESSION_YOUNG_PERIOD_NS 1000000u
+
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
@@ -63,11 +66,25 @@ static void session_scan(onstack_session *session, uint64_t now) {
 }
 
 /*
+ * Half of all processes end before their tables have paid: those of a compiler are 60 ms. So in the beginning the rules of what
+ * is sampled are found one by one, for stacks that are kept meanwhile (drain/again.c). Not where they would be too many for the
+ * pool, or nobody looks at it every 10 ms.
+ */
+static bool session_waits_with_rules(const onstack_session *session) {
+  const onstack_slot *slot = session->slot;
+  const uint64_t *cut = &session->delivered[slot->kind].truncated_by[ONSTACK_TRUNCATED_PENDING];
+  if (onstack_observe(&session->makes_tables) || slot->kind != ONSTACK_KIND_CPU || !session->settings.threads) return false;
+  /* One that could not be walked again: the kernel copies no stacks (seccomp), or it is too deep. */
+  if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
+  return slot->period_ns >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
+}
+
+/*
  * Which objects are loaded, and more of their rules. A sample was walked by what was known then: one of these objects may
  * have been another for some milliseconds, and only a look that comes after the sample can tell (drain/deliver.c).
  */
 static void session_look(onstack_session *session) {
-  const bool wants_rules = session->settings.unwinder->needs_rules;
+  const bool wants_rules = session->settings.unwinder->needs_rules && !session_waits_with_rules(session);
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
   onstack_spans_look();
 }
@@ -142,13 +159,15 @@ static void session_open_own(const onstack_session *session) {
   if (onstack_clock_signals(slot) && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
 }
 
+static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
+
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
   onstack_slot *slot = session->slot;
   const onstack_sink sink = session->settings.sink;
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&slot->ring)) session_ask_child(session);
   const onstack_delivery to = {
-      sink ? session_sink : NULL,     session, max, end, onstack_modules_derive, session->interpreters.frames,
+      sink ? session_sink : NULL,     session, max, end, &session_derive, session->interpreters.frames,
       &session->interpreters.counters};
   const uint32_t handed = onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
   if (session_is_here(session) && slot->clock->deliver_ends)

@@ -61,6 +61,7 @@ static void session_look_around(onstack_session *session) {
   /* Generated code is named by whoever knows how to walk it. */
   onstack_store_relaxed(&onstack_profile_code_source, onstack_load_relaxed(&onstack_code_source_used));
   session->tended_ns = session->refreshed_ns = 0;
+  session->begun_ns = onstack_monotonic_ns();
   if (session->settings.resumed) return;
   bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;
   onstack_modules_refresh(now ? SESSION_RULES_AT_START : 0);
@@ -202,6 +203,12 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
 }
 
 onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
+
+void onstack_session_make_tables(onstack_session *session) {
+  onstack_publish(&session->makes_tables, 1u);
+  onstack_exchange(&session->slot->wake, 1u);
+  onstack_sys_futex_wake(&session->slot->wake);
+}
 
 onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
   const onstack_slot *slot = session->slot;

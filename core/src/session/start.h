@@ -27,6 +27,9 @@ typedef struct onstack_session_walk {
 /* The same in the child of a fork, where the session is not. Any thread. */
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
+/* Such ticks have no consumer that finds rules for them one by one: all tables are made from now on. Any thread. */
+ONSTACK_INTERNAL void onstack_session_make_tables(onstack_session *session);
+
 /* Of the samples that the session's clock makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 

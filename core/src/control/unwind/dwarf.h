@@ -56,6 +56,7 @@ enum {
   DW_EH_PE_uleb128 = 0x01,
   DW_EH_PE_udata2 = 0x02,
   DW_EH_PE_udata4 = 0x03,
+  DW_EH_PE_datarel = 0x30,
   DW_EH_PE_udata8 = 0x04,
   DW_EH_PE_sleb128 = 0x09,
   DW_EH_PE_sdata2 = 0x0a,

@@ -4,6 +4,7 @@
 #include "base/clock_ns.h"
 #include "base/loader.h"
 #include "control/unwind/dwarf.h"
+#include "control/unwind/fde_lookup.h"
 #include "base/process_memory.h"
 #include "control/unwind/other_objects.h"
 #include "control/unwind/rule_table.h"
@@ -26,10 +27,12 @@ typedef struct module_entry {
   uint64_t section_end;    /* of the segment that holds it */
   uint32_t place;          /* in the loader's list */
   const char *name;        /* in the list's `names`, for the time of one look */
+  uint32_t described;      /* addresses that were described one by one */
   bool tried, published;
 } module_entry;
 
 #define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
+#define MODULES_DESCRIBED_BYTES 2048u                   /* of .eh_frame become rows in the time that one address takes */
 #define MODULES_NAME_BYTES ((size_t)1 << 17)            /* of all paths together */
 
 typedef struct module_list {
@@ -255,6 +258,7 @@ static void modules_take_over(module_list *fresh) {
       entry->published = old.entries[k].published;
       entry->module.table = old.entries[k].module.table;
       entry->tried = old.entries[k].tried;
+      entry->described = old.entries[k].described;
       old.entries[k].module.table = NULL;
       break;
     }
@@ -263,6 +267,7 @@ static void modules_take_over(module_list *fresh) {
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
   modules_gone = fresh->loaded.subs != old.loaded.subs;
+  onstack_store_relaxed(&onstack_modules.loads, onstack_modules.loads + 1); /* before the map says who is there now */
   modules_publish();
   onstack_publish(&modules_moving, false);
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
@@ -357,19 +362,60 @@ static bool module_try(module_entry *entry) {
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
 
-bool onstack_modules_derive(uint64_t address) {
-  bool found = false;
-  pthread_mutex_lock(&modules_lock);
-  for (uint32_t i = 0; i < modules_known.count && !found; i++) {
+static module_entry *modules_entry_of(uint64_t address) {
+  for (uint32_t i = 0; i < modules_known.count; i++) {
     module_entry *entry = &modules_known.entries[i];
-    if (address - entry->module.low >= entry->module.high - entry->module.low) continue;
-    found = true;
-    if (entry->tried || !entry->section_header || !modules_have_memory()) continue;
-    found = module_try(entry); /* or it has gone, and its neighbour stands here */
-    modules_publish();
+    if (address - entry->module.low < entry->module.high - entry->module.low) return entry;
   }
+  return NULL;
+}
+
+static bool modules_derive_entry(module_entry *entry) {
+  if (entry->tried || !entry->section_header || !modules_have_memory()) return true;
+  const bool here = module_try(entry); /* or it has gone, and its neighbour stands here */
+  modules_publish();
+  return here;
+}
+
+bool onstack_modules_derive(uint64_t address) {
+  pthread_mutex_lock(&modules_lock);
+  module_entry *entry = modules_entry_of(address);
+  const bool here = entry && modules_derive_entry(entry);
   pthread_mutex_unlock(&modules_lock);
-  return found;
+  return here;
+}
+
+/* Whether the table would have taken longer than what was described without it. */
+static bool module_is_worth_describing(const module_entry *entry) {
+  uint64_t address;
+  const size_t size = module_section_size(entry, &address);
+  return entry->described < size / MODULES_DESCRIBED_BYTES;
+}
+
+/* Whether the object is still there is asked behind the read, as in module_try. */
+static bool module_describe(module_entry *entry, uint64_t address) {
+  const onstack_loader_counts loaded = modules_known.loaded;
+  const onstack_fde_source source = {entry->section_header, entry->module.base, entry->section_end};
+  onstack_rule found;
+  if (!onstack_fde_lookup(&source, address, &found)) return false;
+  const onstack_rule *rule = onstack_fde_intern(&found);
+  if (!rule) return false;
+  entry->described++;
+  modules_look();
+  if (!onstack_loader_same(&modules_known.loaded, &loaded)) return true;
+  onstack_described_put(address, rule);
+  return true;
+}
+
+bool onstack_modules_describe(uint64_t address) {
+  pthread_mutex_lock(&modules_lock);
+  module_entry *entry = modules_entry_of(address);
+  bool here = entry ? true : false;
+  if (entry && !entry->tried && entry->section_header &&
+      !(module_is_worth_describing(entry) && module_describe(entry, address)))
+    here = modules_derive_entry(entry);
+  pthread_mutex_unlock(&modules_lock);
+  return here;
 }
 
 bool onstack_modules_refresh(size_t budget_bytes) {

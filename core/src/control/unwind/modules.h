@@ -20,6 +20,13 @@ ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
 /* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
 ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
 
+/*
+ * Makes the rule of one address known to walks (onstack_described_find), where its module's table is missing and large; else as
+ * above. For programs that end before a table has paid: a module that is asked for so often that its table would have taken no
+ * longer has the table.
+ */
+ONSTACK_INTERNAL bool onstack_modules_describe(uint64_t address);
+
 /* The path behind onstack_module.number; "" for 0. Lives for ever. */
 ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
 

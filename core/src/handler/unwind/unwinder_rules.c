@@ -43,12 +43,16 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
   const onstack_modules_status status = onstack_modules_find(address, &cursor->module);
   const bool held = status == ONSTACK_MODULE_HERE;
   if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
-  if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   cursor->pending = held ? cursor->module.pending : status == ONSTACK_MODULES_CHANGING;
+  if (held && cursor->pending) cursor->rule = onstack_described_find(address);
+  if (cursor->rule) {
+    cursor->pending = false;
+    return (uint64_t)(uintptr_t)cursor->rule;
+  }
   /* The code map is older than the loader's word: what a library that was opened a moment ago has is not generated. */
   const bool listed = onstack_code_is_executable(address, &cursor->code);
   if (!listed && !cursor->pending) return 0;
-  if (!listed || status == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
+  if (!listed || cursor->pending) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
   cursor->generated = status == ONSTACK_MODULE_NONE;
   cursor->described = held && cursor->module.table;
   if (cursor->pending) return RULES_PENDING;

@@ -25,6 +25,33 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_tabl
   return rule->cfa == ONSTACK_CFA_NONE ? NULL : rule;
 }
 
+static onstack_pc_entry described[ONSTACK_DESCRIBED_BUCKETS][ONSTACK_DESCRIBED_BUCKET];
+
+static ONSTACK_HANDLER onstack_pc_entry *described_bucket(uint64_t address) {
+  return described[(address * 0x9e3779b97f4a7c15u) >> 54]; /* the upper 10 bits: 1024 buckets */
+}
+
+ONSTACK_HANDLER const onstack_rule *onstack_described_find(uint64_t address) {
+  const uint64_t seal = onstack_pc_seal(onstack_load_relaxed(&onstack_modules.loads));
+  const onstack_pc_entry *bucket = described_bucket(address);
+  for (uint32_t i = 0; i < ONSTACK_DESCRIBED_BUCKET; i++) {
+    const uint64_t value = onstack_load_relaxed(&bucket[i].value);
+    if (value != 0 && onstack_load_relaxed(&bucket[i].check) == onstack_pc_mix(address, value, seal))
+      return (const onstack_rule *)(uintptr_t)value;
+  }
+  return NULL;
+}
+
+void onstack_described_put(uint64_t address, const onstack_rule *rule) {
+  static uint32_t turn; /* where a bucket is full the entries are displaced in turn */
+  onstack_pc_entry *bucket = described_bucket(address), *entry = &bucket[turn++ % ONSTACK_DESCRIBED_BUCKET];
+  for (uint32_t i = 0; i < ONSTACK_DESCRIBED_BUCKET; i++)
+    if (bucket[i].value == 0) entry = &bucket[i];
+  const uint64_t value = (uint64_t)(uintptr_t)rule, seal = onstack_pc_seal(onstack_modules.loads);
+  onstack_publish(&entry->value, value); /* the rule before its address */
+  onstack_store_relaxed(&entry->check, onstack_pc_mix(address, value, seal));
+}
+
 /* Copies the module that holds `address` to *out. */
 static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address, onstack_module *out) {
   const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);

@@ -82,6 +82,7 @@ typedef struct onstack_module {
 typedef struct onstack_module_map {
   onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
   uint32_t count;
+  uint32_t loads;                          /* how often the loader's list was found changed */
   uint32_t gone;                           /* the last sequence number without some that had been there */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
@@ -99,6 +100,20 @@ ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, o
 
 /* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/*
+ * Rules of single addresses in modules without a table. Entries are those of the PC cache: they check or are a miss. Their
+ * epoch is the map's `loads`, which changes when objects come or go, and not with each table that is made. Buckets, since two
+ * addresses of one stack must not displace each other for ever. 128 KiB, of which only used pages are in memory.
+ */
+#define ONSTACK_DESCRIBED_BUCKETS 1024u
+#define ONSTACK_DESCRIBED_BUCKET 8u
+
+/* NULL: none is known. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_described_find(uint64_t address);
+
+/* The rule stays for good. The writer of the map. */
+ONSTACK_INTERNAL void onstack_described_put(uint64_t address, const onstack_rule *rule);
 
 /* The rule of an offset in a table; NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/unwind/fde_lookup.h"
+
+#include "base/atomics.h"
+#include "base/process_memory.h"
+#include "control/unwind/cfi.h"
+#include "control/unwind/dwarf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FDE_COMMON_BYTES ((size_t)512) /* a CIE has some 24 */
+#define FDE_BYTES ((size_t)8192)       /* of the longest FDE that is taken */
+#define FDE_BLOCK 64u                  /* entries of the search table that are copied at once */
+
+/* An entry of the search table: both relative to the header. */
+typedef struct fde_entry {
+  int32_t function, fde;
+} fde_entry;
+
+static bool fde_copy(const onstack_fde_source *source, uint64_t address, void *out, size_t size) {
+  if (address < source->low || address >= source->high || source->high - address < size) return false;
+  return onstack_process_memory_copy(address, out, size) == size;
+}
+
+static uint64_t fde_function(const onstack_fde_source *source, const fde_entry *entry) {
+  return source->header + (uint64_t)(int64_t)entry->function;
+}
+
+/* Where the table begins and how many entries it has; 0: it is of another form than linkers write. */
+static uint32_t fde_table(const onstack_fde_source *source, uint64_t *table) {
+  uint8_t head[12];
+  uint32_t count;
+  if (!fde_copy(source, source->header, head, sizeof(head)) || head[0] != 1) return 0;
+  if (head[1] != (DW_EH_PE_pcrel | DW_EH_PE_sdata4) || head[2] != DW_EH_PE_udata4) return 0;
+  if (head[3] != (DW_EH_PE_datarel | DW_EH_PE_sdata4)) return 0;
+  memcpy(&count, head + 8, sizeof(count));
+  *table = source->header + sizeof(head);
+  return *table < source->high && count <= (source->high - *table) / sizeof(fde_entry) ? count : 0;
+}
+
+/* The FDE of the last function that begins at or below the address; 0: none. */
+static uint64_t fde_find(const onstack_fde_source *source, uint64_t address) {
+  fde_entry entries[FDE_BLOCK];
+  uint64_t table;
+  uint32_t low = 0, high = fde_table(source, &table);
+  while (high - low > FDE_BLOCK) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (!fde_copy(source, table + middle * sizeof(*entries), entries, sizeof(*entries))) return 0;
+    if (fde_function(source, entries) <= address)
+      low = middle;
+    else
+      high = middle;
+  }
+  if (low == high || !fde_copy(source, table + low * sizeof(*entries), entries, (high - low) * sizeof(*entries))) return 0;
+  uint32_t behind = 0;
+  while (behind < high - low && fde_function(source, &entries[behind]) <= address) behind++;
+  return behind == 0 ? 0 : source->header + (uint64_t)(int64_t)entries[behind - 1].fde;
+}
+
+/* An entry with its length in four bytes, copied to `out`. Returns its bytes; 0: it is longer, or not there. */
+static size_t fde_copy_entry(const onstack_fde_source *source, uint64_t at, uint8_t *out, size_t room) {
+  uint32_t length;
+  if (!fde_copy(source, at, &length, sizeof(length)) || length < sizeof(uint32_t) || length > room - sizeof(length))
+    return 0;
+  const size_t size = sizeof(length) + length;
+  return fde_copy(source, at, out, size) ? size : 0;
+}
+
+/* The rule that holds at an address. */
+typedef struct fde_search {
+  uint64_t address;
+  onstack_cfi_function function;
+  onstack_rule *rule;
+  bool found;
+} fde_search;
+
+static void fde_emit(void *data, uint64_t address, const onstack_rule *rule) {
+  fde_search *search = data;
+  if (address > search->address) return;
+  *search->rule = *rule;
+  search->found = true;
+}
+
+static bool fde_visit(void *data, const onstack_cfi_function *function) {
+  fde_search *search = data;
+  search->function = *function;
+  return false;
+}
+
+/* The FDE and its CIE are made a section of their own: the CIE first, and the address such that the FDE lies where it did, as
+   its pointers count from their own place. The CIE's pointers are only skipped. */
+bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onstack_rule *rule) {
+  uint8_t bytes[FDE_COMMON_BYTES + FDE_BYTES], fde[FDE_BYTES];
+  uint32_t common_distance;
+  fde_search search = {.address = address, .rule = rule};
+  const uint64_t at = fde_find(source, address);
+  const size_t size = at == 0 ? 0 : fde_copy_entry(source, at, fde, sizeof(fde));
+  if (size == 0) return false;
+  memcpy(&common_distance, fde + 4, sizeof(common_distance));
+  const size_t common = fde_copy_entry(source, at + 4 - common_distance, bytes, FDE_COMMON_BYTES);
+  if (common == 0 || common_distance == 0) return false;
+  const uint32_t distance = (uint32_t)common + 4;
+  memcpy(fde + 4, &distance, sizeof(distance));
+  memcpy(bytes + common, fde, size);
+  onstack_cfi_section section = {.bytes = bytes, .size = common + size, .address = at - common};
+  onstack_cfi_each(&section, fde_visit, &search);
+  if (address < search.function.low || address >= search.function.high) return false;
+  onstack_cfi_run(&section, &search.function, fde_emit, &search);
+  return search.found && rule->cfa != ONSTACK_CFA_NONE;
+}
+
+/* ---- rules that stay ---- */
+
+#define FDE_RULES 4096u /* places of the hash; a large library has a thousand rules */
+#define FDE_POOL 256u   /* rules that are made room for at once */
+
+static const onstack_rule *fde_rules[FDE_RULES];
+static onstack_rule *fde_pool;
+static uint32_t fde_pool_left, fde_rule_count;
+
+/* In the child of a fork that met another thread in here at most one rule is there twice: what is stored last leads to it. */
+const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
+  uint64_t words[2] = {0, 0};
+  memcpy(words, rule, sizeof(*rule));
+  uint32_t at = (uint32_t)(((words[0] ^ words[1] * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u) >> 52);
+  for (; fde_rules[at]; at = (at + 1) % FDE_RULES)
+    if (memcmp(fde_rules[at], rule, sizeof(*rule)) == 0) return fde_rules[at];
+  if (fde_rule_count >= FDE_RULES / 2) return NULL;
+  if (fde_pool_left == 0) {
+    fde_pool = malloc(FDE_POOL * sizeof(*fde_pool));
+    if (!fde_pool) return NULL;
+    fde_pool_left = FDE_POOL;
+  }
+  onstack_rule *made = &fde_pool[--fde_pool_left];
+  *made = *rule;
+  fde_rule_count++;
+  onstack_publish(&fde_rules[at], (const onstack_rule *)made);
+  return made;
+}

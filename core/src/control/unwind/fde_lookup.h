@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The rule of one address straight from the loaded object, by the search table of .eh_frame_hdr (LSB 5.0, 10.6.2), as
+ * libgcc's unwinder finds its FDEs: some microseconds, where a whole table of a large library takes tens of milliseconds.
+ * Ordinary threads; all by copies, since the object may be unloaded meanwhile.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_FDE_LOOKUP_H
+#define ONSTACK_CONTROL_UNWIND_FDE_LOOKUP_H
+
+#include "handler/unwind/rules/rules.h"
+
+/* Where an object's .eh_frame_hdr lies, and the memory that its frames may lie in. */
+typedef struct onstack_fde_source {
+  uint64_t header, low, high;
+} onstack_fde_source;
+
+/* False: no FDE covers the address, or it is not of the usual form; a whole table may know more. */
+ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onstack_rule *rule);
+
+/* The same rule at an address that stays for good; NULL: there are too many, or no memory. One at a time. */
+ONSTACK_INTERNAL const onstack_rule *onstack_fde_intern(const onstack_rule *rule);
+
+#endif
