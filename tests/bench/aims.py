@@ -18,26 +18,19 @@ class Aim:
     plan: str = ""
 
 
-_ORDER = (
-    "to take the order from .eh_frame_hdr, which the linker has sorted, and to compare a row's state with the last one before it "
-    "becomes a rule. How much of the time is page faults of fresh memory is to be measured first."
-)
-
 _SHORT_RUNS = (
-    "the runs take 0.2 to 1.5 s of CPU time, and most of what is added is a start: tables of the libraries that are sampled first "
-    "(those of clang and LLVM are 60 ms), and names for them at the end. Later the library's threads take 0.7 % of one processor "
-    "(schedstat): a round each 10 ms while the program works."
+    "the runs take 0.2 to 1.5 s of CPU time. What is added to each is three threads, and names at the end for what was sampled; in those "
+    "that are longer than half a second, tables of all libraries as well (perf, schedstat). Later the library's threads take some 0.3 % "
+    "of one processor: a round each fourth period while the program works and does nothing new."
 )
-_LONGER_RUNS = "to tell the start apart by a run that is sampled as well, and to make rounds rarer where nothing changes."
+_LONGER_RUNS = "to tell the start apart by a run that is sampled as well."
 
 AIMS = (
     Aim(
         "a sample at depth 20, warm", "handler-cost/20", "warm", "onstack-rules", 0.4, 1000, "us",
-        why="the sample has 27 frames at some ten nanoseconds each (the difference between depth 20 and 100); the question to the "
-        "kernel whether the stack may be read is about a tenth of a microsecond more, and a handler without any walk half of "
-        "that (*PC only*).",
-        plan="to measure what is saved where the interrupted stack is the one that the signal's frame was just written to, whose "
-        "page needs no question.",
+        why="the sample has 27 frames at some ten nanoseconds each (the difference between depth 20 and 100); a handler without any "
+        "walk takes nearly a tenth of a microsecond (*PC only*).",
+        plan="as for depth 100.",
     ),
     Aim(
         "a sample at depth 100, warm", "handler-cost/100", "warm", "onstack-rules", 1.3, 1000, "us",
@@ -58,10 +51,9 @@ AIMS = (
     Aim("Go calling C, warm", "go-native/cgo", "warm", "go-host", 1, 1000, "us"),
     Aim(
         "Go calling wasmtime, warm", "go-wasmtime/compile", "warm", "go-wasmtime", 1, 1000, "us",
-        why="the compiler's frames lie on many pages of its stack, and the kernel is asked once for each whether it may be read: 13 system "
-        "calls for most samples (strace), where Go calling C takes 3 and Go calling C calling Go calling C, with as many frames, 4. At "
-        "some tenth of a microsecond each that is the difference between the two.",
-        plan="to measure whether one process_vm_readv that touches several pages at once is cheaper than the questions that it saves.",
+        why="the compiler's frames lie on many pages of its stack, which the kernel is asked about, two at a time.",
+        plan="none: one process_vm_readv that touches several pages takes 3 to 10 times as long, and MADV_POPULATE_READ as long from 8 "
+        "pages on.",
     ),
     Aim(
         "a sample with thirty frames of Python, warm", "python/30", "warm", "python-frames", 1.85, 1000, "us",
@@ -73,14 +65,13 @@ AIMS = (
     Aim("whole stacks without frame pointers", "exact/20", "exact", "onstack-rules", 99.9, 1, "%", True),
     Aim(
         "libc's table", "tables/libc.so.6", "derive", "rows4", 1, 1, "ms",
-        why="of the instructions executed (callgrind) 72 % run the CFI of each function: a fifth of all makes a rule of the state at each "
-        "row, a quarter looks the rule up among those that are known and appends it. 15 % sort the functions, which the library does "
-        "not have in the order of their addresses.",
-        plan=_ORDER,
+        why="half of the time (perf) makes a rule of the state at each row, looks it up among those that are known, and appends it; a fifth "
+        "runs the CFI, and a fifth is page faults of fresh memory.",
+        plan="to compare a row's state with the last one before it becomes a rule.",
     ),
     Aim(
         "libLLVM-14's table", "tables/libLLVM-14.so.1", "derive", "rows4", 25, 1, "ms",
-        why="as libc's, with 78 % and 12 %.",
+        why="as libc's.",
         plan="as for libc's.",
     ),
     Aim(
