@@ -27716,6 +27716,8 @@ static bool session_waits_with_rules(const onstack_session *session) {
   if (onstack_observe(&session->makes_tables) || slot->kind != ONSTACK_KIND_CPU || !session->settings.threads) return false;
   /* One that could not be walked again: the kernel copies no stacks (seccomp), or it is too deep. */
   if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
+  /* Handlers tell by the whole stack whose an interpreter's frames are. */
+  if (onstack_interpreters_are_met(&session->interpreters, slot)) return false;
   return slot->period_ns >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
 }
 
