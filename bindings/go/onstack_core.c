@@ -180,6 +180,7 @@ typedef struct onstack_elf_file {
   onstack_elf_section *sections; /* the same */
   uint32_t section_count;
   uint32_t section_names; /* the section that has their names; section_count and more: none */
+  char *names;            /* what is in it; NULL: not read, it is empty or large */
   bool placed;            /* registered: sections have the addresses where their code lies */
   bool relative;          /* and symbols count from their section */
 } onstack_elf_file;
@@ -381,6 +382,9 @@ bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes
   return onstack_process_memory_read(file->address + offset, bytes, length);
 }
 
+/* Names of sections are some hundred bytes, and read at once; more than this is asked for one by one. */
+#define ELF_NAMES_LIMIT ((uint64_t)1 << 16)
+
 /* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
 static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes, int *error) {
   if (count == 0 || offset > file->size || count > (file->size - offset) / item_bytes) return NULL;
@@ -412,6 +416,12 @@ bool onstack_elf_header_is_known(const onstack_elf_header *header) {
   return elf_ident_is_known(header) && (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
 }
 
+static void elf_read_names(onstack_elf_file *file, int *error) {
+  if (file->section_names >= file->section_count) return;
+  const onstack_elf_section *names = &file->sections[file->section_names];
+  if (names->bytes <= ELF_NAMES_LIMIT) file->names = elf_read_table(file, names->offset, names->bytes, 1, error);
+}
+
 static int elf_read_tables(onstack_elf_file *file) {
   onstack_elf_header header;
   if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
@@ -426,6 +436,7 @@ static int elf_read_tables(onstack_elf_file *file) {
   file->sections = elf_read_table(file, header.sections_offset, sections, sizeof(*file->sections), &error);
   if (file->sections) file->section_count = (uint32_t)sections;
   file->section_names = header.section_names;
+  elf_read_names(file, &error);
   return error;
 }
 
@@ -456,6 +467,7 @@ void onstack_elf_close(onstack_elf_file *file) {
   if (file->descriptor >= 0) close(file->descriptor);
   free(file->segments);
   free(file->sections);
+  free(file->names);
   *file = (onstack_elf_file){.descriptor = -1};
 }
 
@@ -464,8 +476,11 @@ void onstack_elf_section_name(const onstack_elf_file *file, const onstack_elf_se
   if (file->section_names >= file->section_count) return;
   const onstack_elf_section *names = &file->sections[file->section_names];
   if (section->name >= names->bytes || names->offset > file->size) return;
-  uint64_t left = names->bytes - section->name;
-  if (!onstack_elf_read(file, names->offset + section->name, name, left < room ? (size_t)left : room - 1)) name[0] = 0;
+  const uint64_t left = names->bytes - section->name;
+  if (file->names)
+    memcpy(name, file->names + section->name, left < room ? (size_t)left : room - 1);
+  else if (!onstack_elf_read(file, names->offset + section->name, name, left < room ? (size_t)left : room - 1))
+    name[0] = 0;
 }
 
 static bool elf_segment_meets(const onstack_elf_segment *segment, uint64_t offset, uint64_t length) {
@@ -6419,6 +6434,8 @@ static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
    are kept until it knows a library are few. From a rest it is to come back at once: the process works again. */
 static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, bool passing) {
   const uint32_t least = passing ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
+  /* The consumer stores its pause, and then looks for samples. Others than these may wait for the next tick. */
+  if (passing) onstack_fence_dekker();
   const bool soon = onstack_load_relaxed(&slot->pauses) >= least;
   if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
@@ -14732,10 +14749,9 @@ void onstack_own_wait_closed(int32_t signal) {
 
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
- * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
-
- * true while there are tables to be derived now; one that there was no memory for is tried again some time later, and its
- * module stays pending. Retired tables are unmapped when no handler can be reading them.
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; for 0 none, and the result is
+ * false). Returns true while there are tables to be derived now; one that there was no memory for is tried again some time
+ * later, and its module stays pending. Retired tables are unmapped when no handler can be reading them.
  */
 ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
 
@@ -17357,12 +17373,12 @@ ONSTACK_INTERNAL const onstack_rule *onstack_fde_intern(const onstack_rule *rule
 
 #endif
 
-#include <stdlib.h>
 #include <string.h>
 
 #define FDE_COMMON_BYTES ((size_t)512) /* a CIE has some 24 */
 #define FDE_BYTES ((size_t)8192)       /* of the longest FDE that is taken */
-#define FDE_BLOCK 64u                  /* entries of the search table that are copied at once */
+#define FDE_FIRST ((size_t)256)        /* is copied at first, and nearly always enough */
+#define FDE_BLOCK 512u                 /* entries of the search table that are copied at once: a page */
 
 /* An entry of the search table: both relative to the header. */
 typedef struct fde_entry {
@@ -17412,10 +17428,13 @@ static uint64_t fde_find(const onstack_fde_source *source, uint64_t address) {
 /* An entry with its length in four bytes, copied to `out`. Returns its bytes; 0: it is longer, or not there. */
 static size_t fde_copy_entry(const onstack_fde_source *source, uint64_t at, uint8_t *out, size_t room) {
   uint32_t length;
-  if (!fde_copy(source, at, &length, sizeof(length)) || length < sizeof(uint32_t) || length > room - sizeof(length))
-    return 0;
+  if (at < source->low || at >= source->high) return 0;
+  const size_t first = source->high - at < FDE_FIRST ? (size_t)(source->high - at) : FDE_FIRST;
+  if (first < sizeof(length) || !fde_copy(source, at, out, first)) return 0;
+  memcpy(&length, out, sizeof(length));
+  if (length < sizeof(uint32_t) || length > room - sizeof(length)) return 0;
   const size_t size = sizeof(length) + length;
-  return fde_copy(source, at, out, size) ? size : 0;
+  return size <= first || fde_copy(source, at, out, size) ? size : 0;
 }
 
 /* The rule that holds at an address. */
@@ -17464,28 +17483,23 @@ bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onst
 /* ---- rules that stay ---- */
 
 #define FDE_RULES 4096u /* places of the hash; a large library has a thousand rules */
-#define FDE_POOL 256u   /* rules that are made room for at once */
 
+/* Not the host's memory: handlers have their addresses for good. 24 KiB, of which only used pages are in memory. */
+static onstack_rule fde_pool[FDE_RULES / 2];
 static const onstack_rule *fde_rules[FDE_RULES];
-static onstack_rule *fde_pool;
-static uint32_t fde_pool_left, fde_rule_count;
+static uint32_t fde_rule_count;
 
-/* In the child of a fork that met another thread in here at most one rule is there twice: what is stored last leads to it. */
+/* In the child of a fork that met another thread in here one rule is nobody's: what is stored last leads to it. */
 const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
   uint64_t words[2] = {0, 0};
   memcpy(words, rule, sizeof(*rule));
   uint32_t at = (uint32_t)(((words[0] ^ words[1] * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u) >> 52);
   for (; fde_rules[at]; at = (at + 1) % FDE_RULES)
     if (memcmp(fde_rules[at], rule, sizeof(*rule)) == 0) return fde_rules[at];
-  if (fde_rule_count >= FDE_RULES / 2) return NULL;
-  if (fde_pool_left == 0) {
-    fde_pool = malloc(FDE_POOL * sizeof(*fde_pool));
-    if (!fde_pool) return NULL;
-    fde_pool_left = FDE_POOL;
-  }
-  onstack_rule *made = &fde_pool[--fde_pool_left];
+  if (fde_rule_count == ONSTACK_COUNT_OF(fde_pool)) return NULL;
+  onstack_rule *made = &fde_pool[fde_rule_count];
+  onstack_publish(&fde_rule_count, fde_rule_count + 1); /* first: it is written once */
   *made = *rule;
-  fde_rule_count++;
   onstack_publish(&fde_rules[at], (const onstack_rule *)made);
   return made;
 }
@@ -18401,12 +18415,13 @@ ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
 /* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
 ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
 
-/* A file that cannot be written is left out. */
+/* What cannot be written is left out. Its directory is a local one: the caller waits, with the lock of all objects. */
 ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
 
-/* Since the process began: tables that were read, were written, and files that were not trusted. */
+/* Since the process began: tables that were read, were written, files that were not trusted, and tables that could not be
+   written. */
 typedef struct onstack_table_files_counters {
-  uint64_t read, kept, refused;
+  uint64_t read, kept, refused, failed;
 } onstack_table_files_counters;
 
 ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
@@ -18427,7 +18442,8 @@ typedef struct module_entry {
   uint64_t section_end;    /* of the segment that holds it */
   uint32_t place;          /* in the loader's list */
   const char *name;        /* in the list's `names`, for the time of one look */
-  uint32_t described;      /* addresses that were described one by one */
+  uint32_t described;      /* addresses that were described one by one, */
+  uint32_t describes_most; /* until there are so many; 0: not known yet */
   bool tried, published;
 } module_entry;
 
@@ -18540,23 +18556,23 @@ static bool module_key(const module_entry *entry, uint64_t address, size_t size,
   return key->build_id.length > 0;
 }
 
-/* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
-static int module_derive(module_entry *entry) {
+/* Fills in the table; NULL: there are no rules. *keeps: it is a new one, which `key` may be kept as. Errors: -ENOMEM. */
+static int module_derive(module_entry *entry, onstack_table_key *key, bool *keeps) {
   uint64_t address;
-  onstack_table_key key;
   size_t size = module_section_size(entry, &address);
+  *keeps = false;
   if (size == 0) return 0;
-  const bool keeps = module_key(entry, address, size, &key);
-  entry->module.table = keeps ? onstack_table_files_read(&key) : NULL;
+  const bool has_key = module_key(entry, address, size, key);
+  entry->module.table = has_key ? onstack_table_files_read(key) : NULL;
   if (entry->module.table) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
   onstack_cfi_section section = {
       .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
-  const bool whole = section.size == size;
+  *keeps = has_key && section.size == size;
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
-  if (keeps && whole && entry->module.table) onstack_table_files_keep(&key, entry->module.table);
+  if (!entry->module.table) *keeps = false;
   return error;
 }
 
@@ -18659,6 +18675,7 @@ static void modules_take_over(module_list *fresh) {
       entry->module.table = old.entries[k].module.table;
       entry->tried = old.entries[k].tried;
       entry->described = old.entries[k].described;
+      entry->describes_most = old.entries[k].describes_most;
       old.entries[k].module.table = NULL;
       break;
     }
@@ -18750,14 +18767,18 @@ static void modules_free_retired(void) {
 }
 
 /* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
-   table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
-   another one by now. */
+   table, which goes with its entry if that one is not there any more; and before a file has it, for the same build would have
+   it for ever. False: something has come or gone, and `entry` may be another one by now. */
 static bool module_try(module_entry *entry) {
   const onstack_loader_counts loaded = modules_known.loaded;
-  entry->tried = module_derive(entry) == 0;
+  onstack_table_key key;
+  bool keeps = false;
+  entry->tried = module_derive(entry, &key, &keeps) == 0;
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
-  return onstack_loader_same(&modules_known.loaded, &loaded);
+  if (!onstack_loader_same(&modules_known.loaded, &loaded)) return false;
+  if (keeps) onstack_table_files_keep(&key, entry->module.table);
+  return true;
 }
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
@@ -18786,10 +18807,13 @@ bool onstack_modules_derive(uint64_t address) {
 }
 
 /* Whether the table would have taken longer than what was described without it. */
-static bool module_is_worth_describing(const module_entry *entry) {
+static bool module_is_worth_describing(module_entry *entry) {
   uint64_t address;
-  const size_t size = module_section_size(entry, &address);
-  return entry->described < size / MODULES_DESCRIBED_BYTES;
+  if (entry->describes_most == 0) {
+    const size_t most = module_section_size(entry, &address) / MODULES_DESCRIBED_BYTES;
+    entry->describes_most = most < UINT32_MAX ? (uint32_t)most + 1 : UINT32_MAX;
+  }
+  return entry->described < entry->describes_most;
 }
 
 /* Whether the object is still there is asked behind the read, as in module_try. */
@@ -18824,7 +18848,7 @@ bool onstack_modules_refresh(size_t budget_bytes) {
   bool derived = false;
   pthread_mutex_lock(&modules_lock);
   modules_look();
-  while (modules_have_memory() && (entry = modules_next(&size)) && budget_bytes > 0 &&
+  while (budget_bytes > 0 && modules_have_memory() && (entry = modules_next(&size)) &&
          (spent == 0 || spent + size <= budget_bytes)) {
     spent += size + 1;
     derived = true;
@@ -19182,9 +19206,9 @@ static bool rule_is_sorted(const rule_builder *builder) {
 /* Where several begin at one address, the first in the section comes first. Linkers write most sections in order; for those
    of a hundred thousand functions that they do not, comparing is several times as dear. */
 static void rule_sort_functions(rule_builder *builder) {
-  if (rule_is_sorted(builder)) return;
+  if (builder->failed || rule_is_sorted(builder)) return;
   onstack_cfi_function *other = malloc(builder->function_count * sizeof(*other));
-  builder->failed = !other;
+  if (!other) builder->failed = true;
   for (uint32_t shift = 0; other && shift < 32; shift += RULE_DIGIT_BITS) {
     rule_sort_by_digit(builder, other, shift);
     onstack_cfi_function *sorted = other;
@@ -19367,10 +19391,12 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Raised with each change of what a section's rules become; tests/core/test_table_files.c tells when. */
+/* Raised with each change of what a section's rules become; tests/core/test_cfi.c tells when. */
 #define TABLE_FILES_FORMAT 1u
 #define TABLE_FILES_NAME ((size_t)2 * ONSTACK_ELF_BUILD_ID_MAX + 64)
 
@@ -19396,7 +19422,7 @@ static bool table_file_is_ours(const struct stat *status) {
 /* Returns its descriptor or -errno. */
 static int table_files_open(const char *directory) {
   struct stat status;
-  const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* realpath has left no link */
   if (opened < 0) return -errno;
   const int error = fstat(opened, &status) != 0 ? -errno : table_file_is_ours(&status) ? 0 : -EACCES;
   if (error == 0) return opened;
@@ -19465,17 +19491,6 @@ static bool table_file_get(int file, void *bytes, size_t size) {
   return true;
 }
 
-static bool table_file_put(int file, const void *bytes, size_t size) {
-  for (const uint8_t *at = bytes; size > 0;) {
-    const ssize_t put = write(file, at, size);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    at += put;
-    size -= (size_t)put;
-  }
-  return true;
-}
-
 static const onstack_rule_table *table_file_take(int file, const onstack_table_key *key) {
   struct stat status;
   table_file head, made;
@@ -19508,36 +19523,53 @@ const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key)
   return table;
 }
 
-/* Into a file of another name first: whoever looks finds a whole one. */
+/* Room for a new file, in memory. Its descriptor is open for an instant alone: a host that closes all of them may give its
+   number to a file of its own. Written by write(2), a limit of RLIMIT_FSIZE would end the process. NULL: there is no room. */
+static uint8_t *table_file_room(int directory, const char *name, size_t size) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) return NULL;
+  const int file = openat(directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (file < 0) return NULL;
+  /* With blocks of its own: to write where the disk is full would be a SIGBUS. */
+  void *room = MAP_FAILED;
+  if (fallocate(file, 0, 0, (off_t)size) == 0) room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (room != MAP_FAILED) return room;
+  unlinkat(directory, name, 0);
+  return NULL;
+}
+
+/* Into a file of another name first: whoever looks finds a whole one. What a killed process has left is in nobody's way. */
 static bool table_file_write(int directory, const char *name, const onstack_table_key *key,
                              const onstack_rule_table *table) {
-  char other[TABLE_FILES_NAME + 32];
-  snprintf(other, sizeof(other), "%s.%ld", name, (long)getpid());
-  const int file = openat(directory, other, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (file < 0) return false;
+  char other[TABLE_FILES_NAME + 64];
   const table_file head = table_file_head(key, table);
-  bool good = table_file_put(file, &head, sizeof(head));
-  good = good && table_file_put(file, table_file_body(table), table->bytes - sizeof(*table));
-  good = close(file) == 0 && good;
-  good = good && renameat(directory, other, directory, name) == 0;
-  if (!good) unlinkat(directory, other, 0);
-  return good;
+  const size_t body = table->bytes - sizeof(*table), size = sizeof(head) + body;
+  snprintf(other, sizeof(other), "%s.%ld.%" PRIx64, name, (long)getpid(), onstack_monotonic_ns());
+  uint8_t *room = table_file_room(directory, other, size);
+  if (!room) return false;
+  memcpy(room, &head, sizeof(head));
+  memcpy(room + sizeof(head), table_file_body(table), body);
+  munmap(room, size);
+  if (renameat(directory, other, directory, name) == 0) return true;
+  unlinkat(directory, other, 0);
+  return false;
 }
 
 void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table) {
   char name[TABLE_FILES_NAME];
   const char *path = onstack_observe(&table_files_directory);
   const int directory = path ? table_files_open(path) : -ENOENT;
-  if (directory < 0) return;
   table_file_name(key, name);
-  if (table_file_write(directory, name, key, table)) onstack_add_relaxed(&table_files_counters.kept, (uint64_t)1);
-  close(directory);
+  const bool kept = directory >= 0 && table_file_write(directory, name, key, table);
+  onstack_add_relaxed(kept ? &table_files_counters.kept : &table_files_counters.failed, (uint64_t)1);
+  if (directory >= 0) close(directory);
 }
 
 onstack_table_files_counters onstack_table_files_count(void) {
-  return (onstack_table_files_counters){onstack_load_relaxed(&table_files_counters.read),
-                                        onstack_load_relaxed(&table_files_counters.kept),
-                                        onstack_load_relaxed(&table_files_counters.refused)};
+  return (onstack_table_files_counters){
+      onstack_load_relaxed(&table_files_counters.read), onstack_load_relaxed(&table_files_counters.kept),
+      onstack_load_relaxed(&table_files_counters.refused), onstack_load_relaxed(&table_files_counters.failed)};
 }
 
 /* ---- core/src/control/wiped_word.c ---- */
@@ -19602,8 +19634,9 @@ typedef struct onstack_derive {
 ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
                                     onstack_walked *stack);
 
-/* Back into the pool, without its pages: such stacks come in the first moments, and sessions last for days. */
-ONSTACK_INTERNAL void onstack_again_release(onstack_kept *kept);
+/* Back into the pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
+   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
+ONSTACK_INTERNAL void onstack_again_release(const onstack_slot *slot, onstack_kept *kept);
 
 #endif
 
@@ -19678,11 +19711,11 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
   }
 }
 
-void onstack_again_release(onstack_kept *kept) {
+void onstack_again_release(const onstack_slot *slot, onstack_kept *kept) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
   const uintptr_t high = (uintptr_t)(kept->native_bytes + sizeof(kept->native_bytes)) & ~(page - 1);
-  if (low < high) madvise((void *)low, high - low, MADV_DONTNEED);
+  if (low < high && kept != slot->kept) madvise((void *)low, high - low, MADV_DONTNEED);
   onstack_kept_release(kept);
 }
 
@@ -19846,7 +19879,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
-  if (kept) onstack_again_release(kept);
+  if (kept) onstack_again_release(slot, kept);
   onstack_add_relaxed(&counters->delivered, (uint64_t)1);
   if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
   return true;
@@ -27665,7 +27698,7 @@ ONSTACK_INTERNAL void onstack_spans_look(void);
 #define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where nothing else finds them */
 #define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
 
-#define SESSION_YOUNG_NS 500000000u
+#define SESSION_YOUNG_NS 3000000000u
 #define SESSION_YOUNG_PERIOD_NS 1000000u
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
@@ -27874,7 +27907,8 @@ uint64_t onstack_session_drain_work(void *data) {
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
   onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
-  /* One that came during this round has woken nobody. */
+  /* One that came during this round has woken nobody; pairs with the fence in handler/tick/record.c. */
+  onstack_fence_dekker();
   if (pause > ONSTACK_PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = ONSTACK_PACE_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
@@ -29168,8 +29202,8 @@ static void text_write_table_files(statistics_text *text) {
   if (!onstack_table_files_are_used()) return;
   const onstack_table_files_counters files = onstack_table_files_count();
   text_send(text, snprintf(text->line, sizeof(text->line),
-                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 "\n", files.read, files.kept,
-                           files.refused));
+                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 " failed=%" PRIu64 "\n",
+                           files.read, files.kept, files.refused, files.failed));
 }
 
 /* Whether a character is written as it is. Length 0: it is not UTF-8. */

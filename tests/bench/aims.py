@@ -19,8 +19,8 @@ class Aim:
 
 
 _SHORT_RUNS = (
-    "the runs take 0.2 to 1.5 s of CPU time. What is added to each is three threads, and names at the end for what was sampled; in those "
-    "that are longer than half a second, tables of all libraries as well (perf, schedstat). Later the library's threads take some 0.3 % "
+    "the runs take 0.2 to 1.5 s of CPU time. What is added to each is three threads, and names at the end for what was sampled, and in "
+    "this run tables of all libraries after half a second; now after three (perf, schedstat). Later the library's threads take some 0.3 % "
     "of one processor: a round each fourth period while the program works and does nothing new."
 )
 _LONGER_RUNS = "to tell the start apart by a run that is sampled as well."
@@ -142,8 +142,8 @@ AIMS = (
     Aim("a command of a shell's loop", "whole/shell", "each", "whole-onstack", 1, 1, "ms"),
     Aim(
         "clang --version", "whole/clang-version", "each", "whole-onstack", 1, 1, "ms",
-        why="it runs for 30 ms, and its session begins after the first one: half of the cost is to look for Go in libraries of 100 MiB, to read "
-        "the mappings, and to fill the buffer's pages (perf); names and the file follow where there was a tick.",
-        plan="to read a library's section names once, and not for each question.",
+        why="it runs for 30 ms, and its session begins after the first one: to look for Go in libraries of 100 MiB, to read the mappings, "
+        "and to fill the buffer's pages (perf); names and the file follow where there was a tick.",
+        plan="none yet.",
     ),
 )

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Rules of single addresses: they are those of the whole table, whatever the bytes say the search ends, and a session's first
- * half second has whole stacks by them while no table is made.
+ * Rules of single addresses: they are those of the whole table, whatever the bytes say the search ends, and a session's
+ * first seconds have whole stacks by them while no table is made.
  */
 #include "control/unwind/fde_lookup.h"
 #include "control/unwind/modules.h"

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,6 +102,7 @@ Test(table_files, what_was_kept_comes_back) {
   cr_assert_eq(counters.read, 1);
   cr_assert_eq(counters.kept, 1);
   cr_assert_eq(counters.refused, 0);
+  cr_assert_eq(counters.failed, 0);
   cr_assert_eq(onstack_table_files_use(NULL), 0);
   cr_assert(!reads(&key), "not used any more");
 }
@@ -194,6 +196,25 @@ Test(table_files, what_others_may_write_is_not_believed) {
   cr_assert_eq(unlink(file_path), 0);
   cr_assert_eq(mkfifo(file_path, 0600), 0);
   cr_assert(!reads(&key), "a pipe, at which nobody waits");
+}
+
+/* write(2) above the limit would send SIGXFSZ, which ends the process. */
+Test(table_files, a_limit_of_files_is_no_end) {
+  struct rlimit limit = {.rlim_cur = 1024}, before;
+  onstack_rule_table *table = some_table();
+  cr_assert_gt(table->bytes, 1024);
+  cr_assert_eq(onstack_table_files_use(directory), 0);
+  cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+  limit.rlim_max = before.rlim_max;
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  onstack_table_files_keep(&key, table);
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+  cr_assert_eq(onstack_table_files_count().failed, 1);
+  cr_assert_eq(find_file()[0], 0, "nothing is left");
+  onstack_table_files_keep(&key, table);
+  cr_assert_eq(onstack_table_files_count().kept, 1);
+  cr_assert_neq(find_file()[0], 0);
+  onstack_rule_table_free(table);
 }
 
 Test(table_files, directories_that_are_none) {

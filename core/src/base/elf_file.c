@@ -33,6 +33,9 @@ bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes
   return onstack_process_memory_read(file->address + offset, bytes, length);
 }
 
+/* Names of sections are some hundred bytes, and read at once; more than this is asked for one by one. */
+#define ELF_NAMES_LIMIT ((uint64_t)1 << 16)
+
 /* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
 static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes, int *error) {
   if (count == 0 || offset > file->size || count > (file->size - offset) / item_bytes) return NULL;
@@ -64,6 +67,12 @@ bool onstack_elf_header_is_known(const onstack_elf_header *header) {
   return elf_ident_is_known(header) && (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
 }
 
+static void elf_read_names(onstack_elf_file *file, int *error) {
+  if (file->section_names >= file->section_count) return;
+  const onstack_elf_section *names = &file->sections[file->section_names];
+  if (names->bytes <= ELF_NAMES_LIMIT) file->names = elf_read_table(file, names->offset, names->bytes, 1, error);
+}
+
 static int elf_read_tables(onstack_elf_file *file) {
   onstack_elf_header header;
   if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
@@ -78,6 +87,7 @@ static int elf_read_tables(onstack_elf_file *file) {
   file->sections = elf_read_table(file, header.sections_offset, sections, sizeof(*file->sections), &error);
   if (file->sections) file->section_count = (uint32_t)sections;
   file->section_names = header.section_names;
+  elf_read_names(file, &error);
   return error;
 }
 
@@ -108,6 +118,7 @@ void onstack_elf_close(onstack_elf_file *file) {
   if (file->descriptor >= 0) close(file->descriptor);
   free(file->segments);
   free(file->sections);
+  free(file->names);
   *file = (onstack_elf_file){.descriptor = -1};
 }
 
@@ -116,8 +127,11 @@ void onstack_elf_section_name(const onstack_elf_file *file, const onstack_elf_se
   if (file->section_names >= file->section_count) return;
   const onstack_elf_section *names = &file->sections[file->section_names];
   if (section->name >= names->bytes || names->offset > file->size) return;
-  uint64_t left = names->bytes - section->name;
-  if (!onstack_elf_read(file, names->offset + section->name, name, left < room ? (size_t)left : room - 1)) name[0] = 0;
+  const uint64_t left = names->bytes - section->name;
+  if (file->names)
+    memcpy(name, file->names + section->name, left < room ? (size_t)left : room - 1);
+  else if (!onstack_elf_read(file, names->offset + section->name, name, left < room ? (size_t)left : room - 1))
+    name[0] = 0;
 }
 
 static bool elf_segment_meets(const onstack_elf_segment *segment, uint64_t offset, uint64_t length) {

@@ -21,6 +21,7 @@ typedef struct onstack_elf_file {
   onstack_elf_section *sections; /* the same */
   uint32_t section_count;
   uint32_t section_names; /* the section that has their names; section_count and more: none */
+  char *names;            /* what is in it; NULL: not read, it is empty or large */
   bool placed;            /* registered: sections have the addresses where their code lies */
   bool relative;          /* and symbols count from their section */
 } onstack_elf_file;

@@ -16,7 +16,8 @@ typedef struct onstack_derive {
 ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
                                     onstack_walked *stack);
 
-/* Back into the pool, without its pages: such stacks come in the first moments, and sessions last for days. */
-ONSTACK_INTERNAL void onstack_again_release(onstack_kept *kept);
+/* Back into the pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
+   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
+ONSTACK_INTERNAL void onstack_again_release(const onstack_slot *slot, onstack_kept *kept);
 
 #endif

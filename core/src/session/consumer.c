@@ -25,7 +25,7 @@
 #define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where nothing else finds them */
 #define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
 
-#define SESSION_YOUNG_NS 500000000u
+#define SESSION_YOUNG_NS 3000000000u
 #define SESSION_YOUNG_PERIOD_NS 1000000u
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
@@ -234,7 +234,8 @@ uint64_t onstack_session_drain_work(void *data) {
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
   onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
-  /* One that came during this round has woken nobody. */
+  /* One that came during this round has woken nobody; pairs with the fence in handler/tick/record.c. */
+  onstack_fence_dekker();
   if (pause > ONSTACK_PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = ONSTACK_PACE_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();

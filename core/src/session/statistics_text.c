@@ -65,8 +65,8 @@ static void text_write_table_files(statistics_text *text) {
   if (!onstack_table_files_are_used()) return;
   const onstack_table_files_counters files = onstack_table_files_count();
   text_send(text, snprintf(text->line, sizeof(text->line),
-                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 "\n", files.read, files.kept,
-                           files.refused));
+                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 " failed=%" PRIu64 "\n",
+                           files.read, files.kept, files.refused, files.failed));
 }
 
 /* Whether a character is written as it is. Length 0: it is not UTF-8. */

@@ -6,12 +6,12 @@
 #include "control/unwind/cfi.h"
 #include "control/unwind/dwarf.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define FDE_COMMON_BYTES ((size_t)512) /* a CIE has some 24 */
 #define FDE_BYTES ((size_t)8192)       /* of the longest FDE that is taken */
-#define FDE_BLOCK 64u                  /* entries of the search table that are copied at once */
+#define FDE_FIRST ((size_t)256)        /* is copied at first, and nearly always enough */
+#define FDE_BLOCK 512u                 /* entries of the search table that are copied at once: a page */
 
 /* An entry of the search table: both relative to the header. */
 typedef struct fde_entry {
@@ -61,10 +61,13 @@ static uint64_t fde_find(const onstack_fde_source *source, uint64_t address) {
 /* An entry with its length in four bytes, copied to `out`. Returns its bytes; 0: it is longer, or not there. */
 static size_t fde_copy_entry(const onstack_fde_source *source, uint64_t at, uint8_t *out, size_t room) {
   uint32_t length;
-  if (!fde_copy(source, at, &length, sizeof(length)) || length < sizeof(uint32_t) || length > room - sizeof(length))
-    return 0;
+  if (at < source->low || at >= source->high) return 0;
+  const size_t first = source->high - at < FDE_FIRST ? (size_t)(source->high - at) : FDE_FIRST;
+  if (first < sizeof(length) || !fde_copy(source, at, out, first)) return 0;
+  memcpy(&length, out, sizeof(length));
+  if (length < sizeof(uint32_t) || length > room - sizeof(length)) return 0;
   const size_t size = sizeof(length) + length;
-  return fde_copy(source, at, out, size) ? size : 0;
+  return size <= first || fde_copy(source, at, out, size) ? size : 0;
 }
 
 /* The rule that holds at an address. */
@@ -113,28 +116,23 @@ bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onst
 /* ---- rules that stay ---- */
 
 #define FDE_RULES 4096u /* places of the hash; a large library has a thousand rules */
-#define FDE_POOL 256u   /* rules that are made room for at once */
 
+/* Not the host's memory: handlers have their addresses for good. 24 KiB, of which only used pages are in memory. */
+static onstack_rule fde_pool[FDE_RULES / 2];
 static const onstack_rule *fde_rules[FDE_RULES];
-static onstack_rule *fde_pool;
-static uint32_t fde_pool_left, fde_rule_count;
+static uint32_t fde_rule_count;
 
-/* In the child of a fork that met another thread in here at most one rule is there twice: what is stored last leads to it. */
+/* In the child of a fork that met another thread in here one rule is nobody's: what is stored last leads to it. */
 const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
   uint64_t words[2] = {0, 0};
   memcpy(words, rule, sizeof(*rule));
   uint32_t at = (uint32_t)(((words[0] ^ words[1] * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u) >> 52);
   for (; fde_rules[at]; at = (at + 1) % FDE_RULES)
     if (memcmp(fde_rules[at], rule, sizeof(*rule)) == 0) return fde_rules[at];
-  if (fde_rule_count >= FDE_RULES / 2) return NULL;
-  if (fde_pool_left == 0) {
-    fde_pool = malloc(FDE_POOL * sizeof(*fde_pool));
-    if (!fde_pool) return NULL;
-    fde_pool_left = FDE_POOL;
-  }
-  onstack_rule *made = &fde_pool[--fde_pool_left];
+  if (fde_rule_count == ONSTACK_COUNT_OF(fde_pool)) return NULL;
+  onstack_rule *made = &fde_pool[fde_rule_count];
+  onstack_publish(&fde_rule_count, fde_rule_count + 1); /* first: it is written once */
   *made = *rule;
-  fde_rule_count++;
   onstack_publish(&fde_rules[at], (const onstack_rule *)made);
   return made;
 }

@@ -27,7 +27,8 @@ typedef struct module_entry {
   uint64_t section_end;    /* of the segment that holds it */
   uint32_t place;          /* in the loader's list */
   const char *name;        /* in the list's `names`, for the time of one look */
-  uint32_t described;      /* addresses that were described one by one */
+  uint32_t described;      /* addresses that were described one by one, */
+  uint32_t describes_most; /* until there are so many; 0: not known yet */
   bool tried, published;
 } module_entry;
 
@@ -140,23 +141,23 @@ static bool module_key(const module_entry *entry, uint64_t address, size_t size,
   return key->build_id.length > 0;
 }
 
-/* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
-static int module_derive(module_entry *entry) {
+/* Fills in the table; NULL: there are no rules. *keeps: it is a new one, which `key` may be kept as. Errors: -ENOMEM. */
+static int module_derive(module_entry *entry, onstack_table_key *key, bool *keeps) {
   uint64_t address;
-  onstack_table_key key;
   size_t size = module_section_size(entry, &address);
+  *keeps = false;
   if (size == 0) return 0;
-  const bool keeps = module_key(entry, address, size, &key);
-  entry->module.table = keeps ? onstack_table_files_read(&key) : NULL;
+  const bool has_key = module_key(entry, address, size, key);
+  entry->module.table = has_key ? onstack_table_files_read(key) : NULL;
   if (entry->module.table) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
   onstack_cfi_section section = {
       .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
-  const bool whole = section.size == size;
+  *keeps = has_key && section.size == size;
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
-  if (keeps && whole && entry->module.table) onstack_table_files_keep(&key, entry->module.table);
+  if (!entry->module.table) *keeps = false;
   return error;
 }
 
@@ -259,6 +260,7 @@ static void modules_take_over(module_list *fresh) {
       entry->module.table = old.entries[k].module.table;
       entry->tried = old.entries[k].tried;
       entry->described = old.entries[k].described;
+      entry->describes_most = old.entries[k].describes_most;
       old.entries[k].module.table = NULL;
       break;
     }
@@ -350,14 +352,18 @@ static void modules_free_retired(void) {
 }
 
 /* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
-   table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
-   another one by now. */
+   table, which goes with its entry if that one is not there any more; and before a file has it, for the same build would have
+   it for ever. False: something has come or gone, and `entry` may be another one by now. */
 static bool module_try(module_entry *entry) {
   const onstack_loader_counts loaded = modules_known.loaded;
-  entry->tried = module_derive(entry) == 0;
+  onstack_table_key key;
+  bool keeps = false;
+  entry->tried = module_derive(entry, &key, &keeps) == 0;
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
-  return onstack_loader_same(&modules_known.loaded, &loaded);
+  if (!onstack_loader_same(&modules_known.loaded, &loaded)) return false;
+  if (keeps) onstack_table_files_keep(&key, entry->module.table);
+  return true;
 }
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
@@ -386,10 +392,13 @@ bool onstack_modules_derive(uint64_t address) {
 }
 
 /* Whether the table would have taken longer than what was described without it. */
-static bool module_is_worth_describing(const module_entry *entry) {
+static bool module_is_worth_describing(module_entry *entry) {
   uint64_t address;
-  const size_t size = module_section_size(entry, &address);
-  return entry->described < size / MODULES_DESCRIBED_BYTES;
+  if (entry->describes_most == 0) {
+    const size_t most = module_section_size(entry, &address) / MODULES_DESCRIBED_BYTES;
+    entry->describes_most = most < UINT32_MAX ? (uint32_t)most + 1 : UINT32_MAX;
+  }
+  return entry->described < entry->describes_most;
 }
 
 /* Whether the object is still there is asked behind the read, as in module_try. */
@@ -424,7 +433,7 @@ bool onstack_modules_refresh(size_t budget_bytes) {
   bool derived = false;
   pthread_mutex_lock(&modules_lock);
   modules_look();
-  while (modules_have_memory() && (entry = modules_next(&size)) && budget_bytes > 0 &&
+  while (budget_bytes > 0 && modules_have_memory() && (entry = modules_next(&size)) &&
          (spent == 0 || spent + size <= budget_bytes)) {
     spent += size + 1;
     derived = true;

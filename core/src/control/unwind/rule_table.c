@@ -83,9 +83,9 @@ static bool rule_is_sorted(const rule_builder *builder) {
 /* Where several begin at one address, the first in the section comes first. Linkers write most sections in order; for those
    of a hundred thousand functions that they do not, comparing is several times as dear. */
 static void rule_sort_functions(rule_builder *builder) {
-  if (rule_is_sorted(builder)) return;
+  if (builder->failed || rule_is_sorted(builder)) return;
   onstack_cfi_function *other = malloc(builder->function_count * sizeof(*other));
-  builder->failed = !other;
+  if (!other) builder->failed = true;
   for (uint32_t shift = 0; other && shift < 32; shift += RULE_DIGIT_BITS) {
     rule_sort_by_digit(builder, other, shift);
     onstack_cfi_function *sorted = other;

@@ -2,6 +2,7 @@
 #include "control/unwind/table_files.h"
 
 #include "base/atomics.h"
+#include "base/clock_ns.h"
 #include "control/unwind/rule_table.h"
 
 #include <errno.h>
@@ -11,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Raised with each change of what a section's rules become; tests/core/test_table_files.c tells when. */
+/* Raised with each change of what a section's rules become; tests/core/test_cfi.c tells when. */
 #define TABLE_FILES_FORMAT 1u
 #define TABLE_FILES_NAME ((size_t)2 * ONSTACK_ELF_BUILD_ID_MAX + 64)
 
@@ -40,7 +43,7 @@ static bool table_file_is_ours(const struct stat *status) {
 /* Returns its descriptor or -errno. */
 static int table_files_open(const char *directory) {
   struct stat status;
-  const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* realpath has left no link */
   if (opened < 0) return -errno;
   const int error = fstat(opened, &status) != 0 ? -errno : table_file_is_ours(&status) ? 0 : -EACCES;
   if (error == 0) return opened;
@@ -109,17 +112,6 @@ static bool table_file_get(int file, void *bytes, size_t size) {
   return true;
 }
 
-static bool table_file_put(int file, const void *bytes, size_t size) {
-  for (const uint8_t *at = bytes; size > 0;) {
-    const ssize_t put = write(file, at, size);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    at += put;
-    size -= (size_t)put;
-  }
-  return true;
-}
-
 static const onstack_rule_table *table_file_take(int file, const onstack_table_key *key) {
   struct stat status;
   table_file head, made;
@@ -152,34 +144,51 @@ const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key)
   return table;
 }
 
-/* Into a file of another name first: whoever looks finds a whole one. */
+/* Room for a new file, in memory. Its descriptor is open for an instant alone: a host that closes all of them may give its
+   number to a file of its own. Written by write(2), a limit of RLIMIT_FSIZE would end the process. NULL: there is no room. */
+static uint8_t *table_file_room(int directory, const char *name, size_t size) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) return NULL;
+  const int file = openat(directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (file < 0) return NULL;
+  /* With blocks of its own: to write where the disk is full would be a SIGBUS. */
+  void *room = MAP_FAILED;
+  if (fallocate(file, 0, 0, (off_t)size) == 0) room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (room != MAP_FAILED) return room;
+  unlinkat(directory, name, 0);
+  return NULL;
+}
+
+/* Into a file of another name first: whoever looks finds a whole one. What a killed process has left is in nobody's way. */
 static bool table_file_write(int directory, const char *name, const onstack_table_key *key,
                              const onstack_rule_table *table) {
-  char other[TABLE_FILES_NAME + 32];
-  snprintf(other, sizeof(other), "%s.%ld", name, (long)getpid());
-  const int file = openat(directory, other, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (file < 0) return false;
+  char other[TABLE_FILES_NAME + 64];
   const table_file head = table_file_head(key, table);
-  bool good = table_file_put(file, &head, sizeof(head));
-  good = good && table_file_put(file, table_file_body(table), table->bytes - sizeof(*table));
-  good = close(file) == 0 && good;
-  good = good && renameat(directory, other, directory, name) == 0;
-  if (!good) unlinkat(directory, other, 0);
-  return good;
+  const size_t body = table->bytes - sizeof(*table), size = sizeof(head) + body;
+  snprintf(other, sizeof(other), "%s.%ld.%" PRIx64, name, (long)getpid(), onstack_monotonic_ns());
+  uint8_t *room = table_file_room(directory, other, size);
+  if (!room) return false;
+  memcpy(room, &head, sizeof(head));
+  memcpy(room + sizeof(head), table_file_body(table), body);
+  munmap(room, size);
+  if (renameat(directory, other, directory, name) == 0) return true;
+  unlinkat(directory, other, 0);
+  return false;
 }
 
 void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table) {
   char name[TABLE_FILES_NAME];
   const char *path = onstack_observe(&table_files_directory);
   const int directory = path ? table_files_open(path) : -ENOENT;
-  if (directory < 0) return;
   table_file_name(key, name);
-  if (table_file_write(directory, name, key, table)) onstack_add_relaxed(&table_files_counters.kept, (uint64_t)1);
-  close(directory);
+  const bool kept = directory >= 0 && table_file_write(directory, name, key, table);
+  onstack_add_relaxed(kept ? &table_files_counters.kept : &table_files_counters.failed, (uint64_t)1);
+  if (directory >= 0) close(directory);
 }
 
 onstack_table_files_counters onstack_table_files_count(void) {
-  return (onstack_table_files_counters){onstack_load_relaxed(&table_files_counters.read),
-                                        onstack_load_relaxed(&table_files_counters.kept),
-                                        onstack_load_relaxed(&table_files_counters.refused)};
+  return (onstack_table_files_counters){
+      onstack_load_relaxed(&table_files_counters.read), onstack_load_relaxed(&table_files_counters.kept),
+      onstack_load_relaxed(&table_files_counters.refused), onstack_load_relaxed(&table_files_counters.failed)};
 }

@@ -33,12 +33,13 @@ ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
 /* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
 ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
 
-/* A file that cannot be written is left out. */
+/* What cannot be written is left out. Its directory is a local one: the caller waits, with the lock of all objects. */
 ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
 
-/* Since the process began: tables that were read, were written, and files that were not trusted. */
+/* Since the process began: tables that were read, were written, files that were not trusted, and tables that could not be
+   written. */
 typedef struct onstack_table_files_counters {
-  uint64_t read, kept, refused;
+  uint64_t read, kept, refused, failed;
 } onstack_table_files_counters;
 
 ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);

@@ -34,6 +34,8 @@ static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
    are kept until it knows a library are few. From a rest it is to come back at once: the process works again. */
 static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, bool passing) {
   const uint32_t least = passing ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
+  /* The consumer stores its pause, and then looks for samples. Others than these may wait for the next tick. */
+  if (passing) onstack_fence_dekker();
   const bool soon = onstack_load_relaxed(&slot->pauses) >= least;
   if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
