@@ -14749,9 +14749,9 @@ void onstack_own_wait_closed(int32_t signal) {
 
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
- * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; for 0 none, and the result is
- * false). Returns true while there are tables to be derived now; one that there was no memory for is tried again some time
- * later, and its module stays pending. Retired tables are unmapped when no handler can be reading them.
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
+ * true while there are tables to be derived now; one that there was no memory for is tried again some time later, and its
+ * module stays pending. Retired tables are unmapped when no handler can be reading them.
  */
 ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
 
@@ -18756,6 +18756,12 @@ static module_entry *modules_next(size_t *size) {
   return next;
 }
 
+static bool modules_miss_tables(void) {
+  for (uint32_t i = 0; i < modules_known.count; i++)
+    if (!modules_known.entries[i].tried && modules_known.entries[i].section_header) return true;
+  return false;
+}
+
 static void modules_free_retired(void) {
   if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
   /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
@@ -18854,7 +18860,7 @@ bool onstack_modules_refresh(size_t budget_bytes) {
     derived = true;
     if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
   }
-  const bool missing = modules_have_memory() && entry;
+  const bool missing = modules_have_memory() && modules_miss_tables();
   if (derived) modules_publish();
   modules_free_retired();
   pthread_mutex_unlock(&modules_lock);

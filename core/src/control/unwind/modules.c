@@ -341,6 +341,12 @@ static module_entry *modules_next(size_t *size) {
   return next;
 }
 
+static bool modules_miss_tables(void) {
+  for (uint32_t i = 0; i < modules_known.count; i++)
+    if (!modules_known.entries[i].tried && modules_known.entries[i].section_header) return true;
+  return false;
+}
+
 static void modules_free_retired(void) {
   if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
   /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
@@ -439,7 +445,7 @@ bool onstack_modules_refresh(size_t budget_bytes) {
     derived = true;
     if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
   }
-  const bool missing = modules_have_memory() && entry;
+  const bool missing = modules_have_memory() && modules_miss_tables();
   if (derived) modules_publish();
   modules_free_retired();
   pthread_mutex_unlock(&modules_lock);

@@ -10,9 +10,9 @@
 
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
- * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; for 0 none, and the result is
- * false). Returns true while there are tables to be derived now; one that there was no memory for is tried again some time
- * later, and its module stays pending. Retired tables are unmapped when no handler can be reading them.
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
+ * true while there are tables to be derived now; one that there was no memory for is tried again some time later, and its
+ * module stays pending. Retired tables are unmapped when no handler can be reading them.
  */
 ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
 
