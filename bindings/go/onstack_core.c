@@ -17373,6 +17373,46 @@ ONSTACK_INTERNAL const onstack_rule *onstack_fde_intern(const onstack_rule *rule
 
 #endif
 
+/* ---- core/src/control/unwind/rule_table.h ---- */
+/* .eh_frame of one module -> a compact rule table (handler/unwind/rules/rules.h). Ordinary threads; allocates. */
+#ifndef ONSTACK_CONTROL_UNWIND_RULE_TABLE_H
+#define ONSTACK_CONTROL_UNWIND_RULE_TABLE_H
+
+#include <string.h>
+
+/* Of a rule's content, for a hash of distinct ones. In registers: a copy on the stack would be waited for. */
+static inline uint32_t onstack_rule_hash(const onstack_rule *rule) {
+  uint64_t head;
+  memcpy(&head, rule, sizeof(head));
+  const uint64_t x = (head ^ ((uint64_t)(uint32_t)rule->cfa_offset * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  return (uint32_t)(x >> 32);
+}
+
+static inline bool onstack_rule_is_same(const onstack_rule *a, const onstack_rule *b) {
+  uint64_t head_a, head_b;
+  memcpy(&head_a, a, sizeof(head_a));
+  memcpy(&head_b, b, sizeof(head_b));
+  return head_a == head_b && a->cfa_offset == b->cfa_offset;
+}
+
+/*
+ * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
+ * hostile one could make the index as large as the address space. At most 4 GiB.
+ * *table is NULL when there is nothing in it; the caller frees it by onstack_rule_table_free. Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high,
+                                               const onstack_rule_table **table);
+
+/* Room for one, whose counts and pointers are set; its content is the caller's to fill. NULL: no memory, or too large. */
+ONSTACK_INTERNAL onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count);
+
+/* Whether no look-up leads out of it. */
+ONSTACK_INTERNAL bool onstack_rule_table_is_sound(const onstack_rule_table *table);
+
+ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
+
+#endif
+
 #include <string.h>
 
 #define FDE_COMMON_BYTES ((size_t)512) /* a CIE has some 24 */
@@ -17491,11 +17531,9 @@ static uint32_t fde_rule_count;
 
 /* In the child of a fork that met another thread in here one rule is nobody's: what is stored last leads to it. */
 const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
-  uint64_t words[2] = {0, 0};
-  memcpy(words, rule, sizeof(*rule));
-  uint32_t at = (uint32_t)(((words[0] ^ words[1] * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u) >> 52);
+  uint32_t at = onstack_rule_hash(rule) % FDE_RULES;
   for (; fde_rules[at]; at = (at + 1) % FDE_RULES)
-    if (memcmp(fde_rules[at], rule, sizeof(*rule)) == 0) return fde_rules[at];
+    if (onstack_rule_is_same(fde_rules[at], rule)) return fde_rules[at];
   if (fde_rule_count == ONSTACK_COUNT_OF(fde_pool)) return NULL;
   onstack_rule *made = &fde_pool[fde_rule_count];
   onstack_publish(&fde_rule_count, fde_rule_count + 1); /* first: it is written once */
@@ -18360,29 +18398,6 @@ bool onstack_go_runtime_is_program(void) {
 
 /* ---- core/src/control/unwind/modules.c ---- */
 
-/* ---- core/src/control/unwind/rule_table.h ---- */
-/* .eh_frame of one module -> a compact rule table (handler/unwind/rules/rules.h). Ordinary threads; allocates. */
-#ifndef ONSTACK_CONTROL_UNWIND_RULE_TABLE_H
-#define ONSTACK_CONTROL_UNWIND_RULE_TABLE_H
-
-/*
- * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
- * hostile one could make the index as large as the address space. At most 4 GiB.
- * *table is NULL when there is nothing in it; the caller frees it by onstack_rule_table_free. Errors: -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high,
-                                               const onstack_rule_table **table);
-
-/* Room for one, whose counts and pointers are set; its content is the caller's to fill. NULL: no memory, or too large. */
-ONSTACK_INTERNAL onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count);
-
-/* Whether no look-up leads out of it. */
-ONSTACK_INTERNAL bool onstack_rule_table_is_sound(const onstack_rule_table *table);
-
-ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
-
-#endif
-
 /* ---- core/src/control/unwind/table_files.h ---- */
 /*
  * Rule tables of large objects, kept in files of a directory from one process to the next. A file's name is the object's build
@@ -19224,13 +19239,6 @@ static void rule_sort_functions(rule_builder *builder) {
   free(other);
 }
 
-static uint32_t rule_hash(const onstack_rule *rule, uint32_t size) {
-  uint64_t head; /* in registers: a copy on the stack would be waited for */
-  memcpy(&head, rule, sizeof(head));
-  uint64_t x = (head ^ ((uint64_t)(uint32_t)rule->cfa_offset * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
-  return (uint32_t)(x >> 32) & (size - 1);
-}
-
 static bool rule_rehash(rule_builder *builder) {
   uint32_t size = builder->index_size ? builder->index_size * 2 : 1u << RULE_INDEX_BITS;
   uint32_t *index = calloc(size, sizeof(*index));
@@ -19239,7 +19247,7 @@ static bool rule_rehash(rule_builder *builder) {
     return false;
   }
   for (uint32_t i = 0; i < builder->rule_count; i++) {
-    uint32_t at = rule_hash(&builder->rules[i], size);
+    uint32_t at = onstack_rule_hash(&builder->rules[i]) & (size - 1);
     while (index[at]) at = (at + 1) & (size - 1);
     index[at] = i + 1;
   }
@@ -19249,19 +19257,12 @@ static bool rule_rehash(rule_builder *builder) {
   return true;
 }
 
-static bool rule_is_same(const onstack_rule *a, const onstack_rule *b) {
-  uint64_t head_a, head_b;
-  memcpy(&head_a, a, sizeof(head_a));
-  memcpy(&head_b, b, sizeof(head_b));
-  return head_a == head_b && a->cfa_offset == b->cfa_offset;
-}
-
 /* The number of a rule; 0 ("no rule") when there are too many distinct ones or memory is short. */
 static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
   if (builder->rule_count * 2 >= builder->index_size && !rule_rehash(builder)) return 0;
-  uint32_t at = rule_hash(rule, builder->index_size);
+  uint32_t at = onstack_rule_hash(rule) & (builder->index_size - 1);
   for (; builder->index[at]; at = (at + 1) & (builder->index_size - 1))
-    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule)) return (uint16_t)(builder->index[at] - 1);
+    if (onstack_rule_is_same(&builder->rules[builder->index[at] - 1], rule)) return (uint16_t)(builder->index[at] - 1);
   if (builder->rule_count == RULE_MAX ||
       !rule_grow(builder, &builder->rules, builder->rule_count, &builder->rule_room, sizeof(*rule)))
     return 0;
@@ -19448,6 +19449,11 @@ int onstack_table_files_use(const char *directory) {
     }
     close(opened);
   }
+  const char *before = onstack_observe(&table_files_directory);
+  if (absolute && before && strcmp(absolute, before) == 0) { /* the same again: a profile that is switched on and off */
+    free(absolute);
+    return 0;
+  }
   onstack_publish(&table_files_directory, absolute);
   return 0;
 }
@@ -19632,7 +19638,7 @@ ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistic
 
 /* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
 typedef struct onstack_derive {
-  bool (*describe)(uint64_t address); /* one address, if it can be had alone; NULL: it never can */
+  bool (*describe)(uint64_t address); /* one address, if it can be had alone */
   bool (*derive)(uint64_t address);   /* all of the module that holds it */
 } onstack_derive;
 
@@ -19696,7 +19702,7 @@ static bool again_ask(const onstack_derive *from, const onstack_walked *stack, b
 }
 
 void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from, onstack_walked *stack) {
-  bool whole = !from->describe;
+  bool whole = false;
   uint32_t modules = 0;
   while (modules < AGAIN_MODULES && stack->truncation == ONSTACK_TRUNCATED_PENDING) {
     if (!again_ask(from, stack, whole)) return; /* it has gone since: what was kept can be told by nobody */
@@ -19713,7 +19719,7 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
     *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
-    whole = !from->describe;
+    whole = false;
   }
 }
 
@@ -27745,7 +27751,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 }
 
 /*
- * Half of all processes end before their tables have paid: those of a compiler are 60 ms. So in the beginning the rules of what
+ * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
  * is sampled are found one by one, for stacks that are kept meanwhile (drain/again.c). Not where they would be too many for the
  * pool, or nobody looks at it every 10 ms.
  */
@@ -28638,7 +28644,7 @@ uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
 
 /*
  * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
- * the drain thread derives them while the program runs. Stacks of the first moments are cut (PENDING) rather than missing.
+ * the drain thread derives them while the program runs, and finds what stacks of the first moments need (drain/again.h).
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
 

@@ -54,7 +54,7 @@ static bool again_ask(const onstack_derive *from, const onstack_walked *stack, b
 }
 
 void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from, onstack_walked *stack) {
-  bool whole = !from->describe;
+  bool whole = false;
   uint32_t modules = 0;
   while (modules < AGAIN_MODULES && stack->truncation == ONSTACK_TRUNCATED_PENDING) {
     if (!again_ask(from, stack, whole)) return; /* it has gone since: what was kept can be told by nobody */
@@ -71,7 +71,7 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
     *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
-    whole = !from->describe;
+    whole = false;
   }
 }
 

@@ -8,7 +8,7 @@
 
 /* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
 typedef struct onstack_derive {
-  bool (*describe)(uint64_t address); /* one address, if it can be had alone; NULL: it never can */
+  bool (*describe)(uint64_t address); /* one address, if it can be had alone */
   bool (*derive)(uint64_t address);   /* all of the module that holds it */
 } onstack_derive;
 

@@ -66,7 +66,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 }
 
 /*
- * Half of all processes end before their tables have paid: those of a compiler are 60 ms. So in the beginning the rules of what
+ * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
  * is sampled are found one by one, for stacks that are kept meanwhile (drain/again.c). Not where they would be too many for the
  * pool, or nobody looks at it every 10 ms.
  */

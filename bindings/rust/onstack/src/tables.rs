@@ -9,7 +9,7 @@ use std::path::Path;
 use onstack_sys as sys;
 
 /// Keeps the unwind tables of large libraries in files of a directory, by build id, and takes those that an earlier process has
-/// left there: a program with LLVM inside spares 30 ms at each start. Tables from less than 64 KiB of .eh_frame are always made.
+/// left there: a program with LLVM inside spares 30 ms at each start. Tables from less than 64 KiB of .eh_frame are made anew.
 /// What does not belong to this user or root, or others may write, is not believed; files may be removed at any time. For the
 /// whole process, before its first profiler; `None`: no more. Experimental.
 ///

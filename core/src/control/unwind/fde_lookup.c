@@ -5,6 +5,7 @@
 #include "base/process_memory.h"
 #include "control/unwind/cfi.h"
 #include "control/unwind/dwarf.h"
+#include "control/unwind/rule_table.h"
 
 #include <string.h>
 
@@ -124,11 +125,9 @@ static uint32_t fde_rule_count;
 
 /* In the child of a fork that met another thread in here one rule is nobody's: what is stored last leads to it. */
 const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
-  uint64_t words[2] = {0, 0};
-  memcpy(words, rule, sizeof(*rule));
-  uint32_t at = (uint32_t)(((words[0] ^ words[1] * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u) >> 52);
+  uint32_t at = onstack_rule_hash(rule) % FDE_RULES;
   for (; fde_rules[at]; at = (at + 1) % FDE_RULES)
-    if (memcmp(fde_rules[at], rule, sizeof(*rule)) == 0) return fde_rules[at];
+    if (onstack_rule_is_same(fde_rules[at], rule)) return fde_rules[at];
   if (fde_rule_count == ONSTACK_COUNT_OF(fde_pool)) return NULL;
   onstack_rule *made = &fde_pool[fde_rule_count];
   onstack_publish(&fde_rule_count, fde_rule_count + 1); /* first: it is written once */

@@ -95,13 +95,6 @@ static void rule_sort_functions(rule_builder *builder) {
   free(other);
 }
 
-static uint32_t rule_hash(const onstack_rule *rule, uint32_t size) {
-  uint64_t head; /* in registers: a copy on the stack would be waited for */
-  memcpy(&head, rule, sizeof(head));
-  uint64_t x = (head ^ ((uint64_t)(uint32_t)rule->cfa_offset * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
-  return (uint32_t)(x >> 32) & (size - 1);
-}
-
 static bool rule_rehash(rule_builder *builder) {
   uint32_t size = builder->index_size ? builder->index_size * 2 : 1u << RULE_INDEX_BITS;
   uint32_t *index = calloc(size, sizeof(*index));
@@ -110,7 +103,7 @@ static bool rule_rehash(rule_builder *builder) {
     return false;
   }
   for (uint32_t i = 0; i < builder->rule_count; i++) {
-    uint32_t at = rule_hash(&builder->rules[i], size);
+    uint32_t at = onstack_rule_hash(&builder->rules[i]) & (size - 1);
     while (index[at]) at = (at + 1) & (size - 1);
     index[at] = i + 1;
   }
@@ -120,19 +113,12 @@ static bool rule_rehash(rule_builder *builder) {
   return true;
 }
 
-static bool rule_is_same(const onstack_rule *a, const onstack_rule *b) {
-  uint64_t head_a, head_b;
-  memcpy(&head_a, a, sizeof(head_a));
-  memcpy(&head_b, b, sizeof(head_b));
-  return head_a == head_b && a->cfa_offset == b->cfa_offset;
-}
-
 /* The number of a rule; 0 ("no rule") when there are too many distinct ones or memory is short. */
 static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
   if (builder->rule_count * 2 >= builder->index_size && !rule_rehash(builder)) return 0;
-  uint32_t at = rule_hash(rule, builder->index_size);
+  uint32_t at = onstack_rule_hash(rule) & (builder->index_size - 1);
   for (; builder->index[at]; at = (at + 1) & (builder->index_size - 1))
-    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule)) return (uint16_t)(builder->index[at] - 1);
+    if (onstack_rule_is_same(&builder->rules[builder->index[at] - 1], rule)) return (uint16_t)(builder->index[at] - 1);
   if (builder->rule_count == RULE_MAX ||
       !rule_grow(builder, &builder->rules, builder->rule_count, &builder->rule_room, sizeof(*rule)))
     return 0;

@@ -63,6 +63,11 @@ int onstack_table_files_use(const char *directory) {
     }
     close(opened);
   }
+  const char *before = onstack_observe(&table_files_directory);
+  if (absolute && before && strcmp(absolute, before) == 0) { /* the same again: a profile that is switched on and off */
+    free(absolute);
+    return 0;
+  }
   onstack_publish(&table_files_directory, absolute);
   return 0;
 }
