@@ -17365,8 +17365,29 @@ typedef struct onstack_fde_source {
   uint64_t header, low, high;
 } onstack_fde_source;
 
+#define ONSTACK_FDE_POINTS 256u
+#define ONSTACK_FDE_COMMONS 4u
+#define ONSTACK_FDE_COMMON_BYTES 64u /* a CIE has some 24 */
+
+/* A CIE that was read before. */
+typedef struct onstack_fde_common {
+  uint64_t address; /* 0: none */
+  uint32_t size;
+  uint8_t bytes[ONSTACK_FDE_COMMON_BYTES];
+} onstack_fde_common;
+
+/* What earlier look-ups in an object have read, each piece at a system call; all zero at first. It holds for this object and
+   no other that comes to lie there. */
+typedef struct onstack_fde_index {
+  uint64_t table;                         /* where the search table begins, */
+  uint32_t count;                         /* and how many entries it has; 0: not known */
+  uint64_t functions[ONSTACK_FDE_POINTS]; /* where the functions of so many entries begin, evenly spaced; 0: not known */
+  onstack_fde_common commons[ONSTACK_FDE_COMMONS];
+} onstack_fde_index;
+
 /* False: no FDE covers the address, or it is not of the usual form; a whole table may know more. */
-ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onstack_rule *rule);
+ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, onstack_fde_index *index, uint64_t address,
+                                         onstack_rule *rule);
 
 /* The same rule at an address that stays for good; NULL: there are too many, or no memory. One at a time. */
 ONSTACK_INTERNAL const onstack_rule *onstack_fde_intern(const onstack_rule *rule);
@@ -17415,7 +17436,7 @@ ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 
 #include <string.h>
 
-#define FDE_COMMON_BYTES ((size_t)512) /* a CIE has some 24 */
+#define FDE_COMMON_BYTES ((size_t)512) /* of the longest CIE that is taken */
 #define FDE_BYTES ((size_t)8192)       /* of the longest FDE that is taken */
 #define FDE_FIRST ((size_t)256)        /* is copied at first, and nearly always enough */
 #define FDE_BLOCK 512u                 /* entries of the search table that are copied at once: a page */
@@ -17446,20 +17467,47 @@ static uint32_t fde_table(const onstack_fde_source *source, uint64_t *table) {
   return *table < source->high && count <= (source->high - *table) / sizeof(fde_entry) ? count : 0;
 }
 
-/* The FDE of the last function that begins at or below the address; 0: none. */
-static uint64_t fde_find(const onstack_fde_source *source, uint64_t address) {
-  fde_entry entries[FDE_BLOCK];
-  uint64_t table;
-  uint32_t low = 0, high = fde_table(source, &table);
-  while (high - low > FDE_BLOCK) {
+/* Where the function of an entry begins; 0: it cannot be read. */
+static uint64_t fde_function_at(const onstack_fde_source *source, const onstack_fde_index *index, uint32_t number) {
+  fde_entry entry;
+  const bool there = fde_copy(source, index->table + number * sizeof(entry), &entry, sizeof(entry));
+  return there ? fde_function(source, &entry) : 0;
+}
+
+/* Of the entries that the index holds, the last one at or below the address, or the first; ONSTACK_FDE_POINTS: unreadable. */
+static uint32_t fde_nearest_point(const onstack_fde_source *source, onstack_fde_index *index, uint32_t step,
+                                  uint64_t address) {
+  uint32_t low = 0, high = (index->count - 1) / step + 1;
+  while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
-    if (!fde_copy(source, table + middle * sizeof(*entries), entries, sizeof(*entries))) return 0;
-    if (fde_function(source, entries) <= address)
+    uint64_t *function = &index->functions[middle];
+    if (*function == 0 && (*function = fde_function_at(source, index, middle * step)) == 0) return ONSTACK_FDE_POINTS;
+    if (*function <= address)
       low = middle;
     else
       high = middle;
   }
-  if (low == high || !fde_copy(source, table + low * sizeof(*entries), entries, (high - low) * sizeof(*entries))) return 0;
+  return low;
+}
+
+/* The FDE of the last function that begins at or below the address; 0: none. */
+static uint64_t fde_find(const onstack_fde_source *source, onstack_fde_index *index, uint64_t address) {
+  fde_entry entries[FDE_BLOCK];
+  if (index->count == 0 && (index->count = fde_table(source, &index->table)) == 0) return 0;
+  const uint32_t step = (index->count - 1) / ONSTACK_FDE_POINTS + 1;
+  const uint32_t point = fde_nearest_point(source, index, step, address);
+  if (point == ONSTACK_FDE_POINTS) return 0;
+  uint32_t low = point * step, high = index->count - low < step ? index->count : low + step;
+  while (high - low > FDE_BLOCK) {
+    const uint32_t middle = low + (high - low) / 2;
+    const uint64_t function = fde_function_at(source, index, middle);
+    if (function == 0) return 0;
+    if (function <= address)
+      low = middle;
+    else
+      high = middle;
+  }
+  if (!fde_copy(source, index->table + low * sizeof(*entries), entries, (high - low) * sizeof(*entries))) return 0;
   uint32_t behind = 0;
   while (behind < high - low && fde_function(source, &entries[behind]) <= address) behind++;
   return behind == 0 ? 0 : source->header + (uint64_t)(int64_t)entries[behind - 1].fde;
@@ -17475,6 +17523,22 @@ static size_t fde_copy_entry(const onstack_fde_source *source, uint64_t at, uint
   if (length < sizeof(uint32_t) || length > room - sizeof(length)) return 0;
   const size_t size = sizeof(length) + length;
   return size <= first || fde_copy(source, at, out, size) ? size : 0;
+}
+
+/* A CIE, which many functions share. */
+static size_t fde_copy_common(const onstack_fde_source *source, onstack_fde_index *index, uint64_t at, uint8_t *out) {
+  onstack_fde_common *common = &index->commons[at / sizeof(uint64_t) % ONSTACK_FDE_COMMONS];
+  if (common->address == at && at != 0) {
+    memcpy(out, common->bytes, common->size);
+    return common->size;
+  }
+  const size_t size = fde_copy_entry(source, at, out, FDE_COMMON_BYTES);
+  if (size == 0 || size > sizeof(common->bytes)) return size;
+  common->address = 0;
+  memcpy(common->bytes, out, size);
+  common->size = (uint32_t)size;
+  onstack_publish(&common->address, at); /* last: the child of a fork has a copy */
+  return size;
 }
 
 /* The rule that holds at an address. */
@@ -17500,15 +17564,15 @@ static bool fde_visit(void *data, const onstack_cfi_function *function) {
 
 /* The FDE and its CIE are made a section of their own: the CIE first, and the address such that the FDE lies where it did, as
    its pointers count from their own place. The CIE's pointers are only skipped. */
-bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onstack_rule *rule) {
+bool onstack_fde_lookup(const onstack_fde_source *source, onstack_fde_index *index, uint64_t address, onstack_rule *rule) {
   uint8_t bytes[FDE_COMMON_BYTES + FDE_BYTES], fde[FDE_BYTES];
   uint32_t common_distance;
   fde_search search = {.address = address, .rule = rule};
-  const uint64_t at = fde_find(source, address);
+  const uint64_t at = fde_find(source, index, address);
   const size_t size = at == 0 ? 0 : fde_copy_entry(source, at, fde, sizeof(fde));
   if (size == 0) return false;
   memcpy(&common_distance, fde + 4, sizeof(common_distance));
-  const size_t common = fde_copy_entry(source, at + 4 - common_distance, bytes, FDE_COMMON_BYTES);
+  const size_t common = fde_copy_common(source, index, at + 4 - common_distance, bytes);
   if (common == 0 || common_distance == 0) return false;
   const uint32_t distance = (uint32_t)common + 4;
   memcpy(fde + 4, &distance, sizeof(distance));
@@ -18453,12 +18517,13 @@ ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
 
 typedef struct module_entry {
   onstack_module module;
-  uint64_t section_header; /* .eh_frame_hdr, as loaded; 0: none */
-  uint64_t section_end;    /* of the segment that holds it */
-  uint32_t place;          /* in the loader's list */
-  const char *name;        /* in the list's `names`, for the time of one look */
-  uint32_t described;      /* addresses that were described one by one, */
-  uint32_t describes_most; /* until there are so many; 0: not known yet */
+  uint64_t section_header;  /* .eh_frame_hdr, as loaded; 0: none */
+  uint64_t section_end;     /* of the segment that holds it */
+  uint32_t place;           /* in the loader's list */
+  const char *name;         /* in the list's `names`, for the time of one look */
+  uint32_t described;       /* addresses that were described one by one, */
+  uint32_t describes_most;  /* until there are so many; 0: not known yet */
+  onstack_fde_index *index; /* for them, owned; NULL: none was */
   bool tried, published;
 } module_entry;
 
@@ -18691,7 +18756,9 @@ static void modules_take_over(module_list *fresh) {
       entry->tried = old.entries[k].tried;
       entry->described = old.entries[k].described;
       entry->describes_most = old.entries[k].describes_most;
+      entry->index = old.entries[k].index;
       old.entries[k].module.table = NULL;
+      old.entries[k].index = NULL;
       break;
     }
   }
@@ -18702,7 +18769,10 @@ static void modules_take_over(module_list *fresh) {
   onstack_store_relaxed(&onstack_modules.loads, onstack_modules.loads + 1); /* before the map says who is there now */
   modules_publish();
   onstack_publish(&modules_moving, false);
-  for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
+  for (uint32_t k = 0; k < old.count; k++) {
+    modules_retire(old.entries[k].module.table);
+    free(old.entries[k].index);
+  }
   free(old.entries);
 }
 
@@ -18842,7 +18912,8 @@ static bool module_describe(module_entry *entry, uint64_t address) {
   const onstack_loader_counts loaded = modules_known.loaded;
   const onstack_fde_source source = {entry->section_header, entry->module.base, entry->section_end};
   onstack_rule found;
-  if (!onstack_fde_lookup(&source, address, &found)) return false;
+  if (!entry->index) onstack_publish(&entry->index, (onstack_fde_index *)calloc(1, sizeof(*entry->index)));
+  if (!entry->index || !onstack_fde_lookup(&source, entry->index, address, &found)) return false;
   const onstack_rule *rule = onstack_fde_intern(&found);
   if (!rule) return false;
   entry->described++;

@@ -63,11 +63,12 @@ static void compare(const char *name) {
   cr_assert_eq(onstack_rule_table_derive(&section, it.base, it.text_high, &table), 0);
   cr_assert_not_null(table);
   unsigned long same = 0;
+  onstack_fde_index index = {0};
   const uint64_t step = (it.text_high - it.text_low) / 20000 + 1;
   for (uint64_t address = it.text_low; address < it.text_high; address += step) {
     onstack_rule rule;
     const onstack_rule *wanted = onstack_rules_lookup(table, address - it.base);
-    const bool found = onstack_fde_lookup(&it.source, address, &rule);
+    const bool found = onstack_fde_lookup(&it.source, &index, address, &rule);
     if (found) {
       cr_assert_not_null(wanted, "%s at %#lx has a rule", name, (unsigned long)(address - it.base));
       cr_assert_eq(memcmp(&rule, wanted, sizeof(rule)), 0, "%s at %#lx", name, (unsigned long)(address - it.base));
@@ -118,11 +119,12 @@ Test(fde_lookup, whatever_the_bytes_say) {
       const size_t room = rand_r(&seed) % 2 ? 200 : size;
       bytes[(size_t)rand_r(&seed) % (room < size ? room : size)] = rand_r(&seed) % 3 ? (uint8_t)rand_r(&seed) : 0xff;
     }
+    onstack_fde_index index = {0};
     const uint64_t shift = copy.header - it.source.header;
     for (int i = 0; i < 10; i++) {
       onstack_rule rule;
       const uint64_t at = it.text_low + (uint64_t)rand_r(&seed) % (it.text_high - it.text_low) + shift;
-      found += onstack_fde_lookup(&copy, at, &rule);
+      found += onstack_fde_lookup(&copy, &index, at, &rule);
     }
   }
   cr_assert_gt(found, 1000, "%lu: the copy is one that can be searched", found);

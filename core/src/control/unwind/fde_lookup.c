@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define FDE_COMMON_BYTES ((size_t)512) /* a CIE has some 24 */
+#define FDE_COMMON_BYTES ((size_t)512) /* of the longest CIE that is taken */
 #define FDE_BYTES ((size_t)8192)       /* of the longest FDE that is taken */
 #define FDE_FIRST ((size_t)256)        /* is copied at first, and nearly always enough */
 #define FDE_BLOCK 512u                 /* entries of the search table that are copied at once: a page */
@@ -40,20 +40,47 @@ static uint32_t fde_table(const onstack_fde_source *source, uint64_t *table) {
   return *table < source->high && count <= (source->high - *table) / sizeof(fde_entry) ? count : 0;
 }
 
-/* The FDE of the last function that begins at or below the address; 0: none. */
-static uint64_t fde_find(const onstack_fde_source *source, uint64_t address) {
-  fde_entry entries[FDE_BLOCK];
-  uint64_t table;
-  uint32_t low = 0, high = fde_table(source, &table);
-  while (high - low > FDE_BLOCK) {
+/* Where the function of an entry begins; 0: it cannot be read. */
+static uint64_t fde_function_at(const onstack_fde_source *source, const onstack_fde_index *index, uint32_t number) {
+  fde_entry entry;
+  const bool there = fde_copy(source, index->table + number * sizeof(entry), &entry, sizeof(entry));
+  return there ? fde_function(source, &entry) : 0;
+}
+
+/* Of the entries that the index holds, the last one at or below the address, or the first; ONSTACK_FDE_POINTS: unreadable. */
+static uint32_t fde_nearest_point(const onstack_fde_source *source, onstack_fde_index *index, uint32_t step,
+                                  uint64_t address) {
+  uint32_t low = 0, high = (index->count - 1) / step + 1;
+  while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
-    if (!fde_copy(source, table + middle * sizeof(*entries), entries, sizeof(*entries))) return 0;
-    if (fde_function(source, entries) <= address)
+    uint64_t *function = &index->functions[middle];
+    if (*function == 0 && (*function = fde_function_at(source, index, middle * step)) == 0) return ONSTACK_FDE_POINTS;
+    if (*function <= address)
       low = middle;
     else
       high = middle;
   }
-  if (low == high || !fde_copy(source, table + low * sizeof(*entries), entries, (high - low) * sizeof(*entries))) return 0;
+  return low;
+}
+
+/* The FDE of the last function that begins at or below the address; 0: none. */
+static uint64_t fde_find(const onstack_fde_source *source, onstack_fde_index *index, uint64_t address) {
+  fde_entry entries[FDE_BLOCK];
+  if (index->count == 0 && (index->count = fde_table(source, &index->table)) == 0) return 0;
+  const uint32_t step = (index->count - 1) / ONSTACK_FDE_POINTS + 1;
+  const uint32_t point = fde_nearest_point(source, index, step, address);
+  if (point == ONSTACK_FDE_POINTS) return 0;
+  uint32_t low = point * step, high = index->count - low < step ? index->count : low + step;
+  while (high - low > FDE_BLOCK) {
+    const uint32_t middle = low + (high - low) / 2;
+    const uint64_t function = fde_function_at(source, index, middle);
+    if (function == 0) return 0;
+    if (function <= address)
+      low = middle;
+    else
+      high = middle;
+  }
+  if (!fde_copy(source, index->table + low * sizeof(*entries), entries, (high - low) * sizeof(*entries))) return 0;
   uint32_t behind = 0;
   while (behind < high - low && fde_function(source, &entries[behind]) <= address) behind++;
   return behind == 0 ? 0 : source->header + (uint64_t)(int64_t)entries[behind - 1].fde;
@@ -69,6 +96,22 @@ static size_t fde_copy_entry(const onstack_fde_source *source, uint64_t at, uint
   if (length < sizeof(uint32_t) || length > room - sizeof(length)) return 0;
   const size_t size = sizeof(length) + length;
   return size <= first || fde_copy(source, at, out, size) ? size : 0;
+}
+
+/* A CIE, which many functions share. */
+static size_t fde_copy_common(const onstack_fde_source *source, onstack_fde_index *index, uint64_t at, uint8_t *out) {
+  onstack_fde_common *common = &index->commons[at / sizeof(uint64_t) % ONSTACK_FDE_COMMONS];
+  if (common->address == at && at != 0) {
+    memcpy(out, common->bytes, common->size);
+    return common->size;
+  }
+  const size_t size = fde_copy_entry(source, at, out, FDE_COMMON_BYTES);
+  if (size == 0 || size > sizeof(common->bytes)) return size;
+  common->address = 0;
+  memcpy(common->bytes, out, size);
+  common->size = (uint32_t)size;
+  onstack_publish(&common->address, at); /* last: the child of a fork has a copy */
+  return size;
 }
 
 /* The rule that holds at an address. */
@@ -94,15 +137,15 @@ static bool fde_visit(void *data, const onstack_cfi_function *function) {
 
 /* The FDE and its CIE are made a section of their own: the CIE first, and the address such that the FDE lies where it did, as
    its pointers count from their own place. The CIE's pointers are only skipped. */
-bool onstack_fde_lookup(const onstack_fde_source *source, uint64_t address, onstack_rule *rule) {
+bool onstack_fde_lookup(const onstack_fde_source *source, onstack_fde_index *index, uint64_t address, onstack_rule *rule) {
   uint8_t bytes[FDE_COMMON_BYTES + FDE_BYTES], fde[FDE_BYTES];
   uint32_t common_distance;
   fde_search search = {.address = address, .rule = rule};
-  const uint64_t at = fde_find(source, address);
+  const uint64_t at = fde_find(source, index, address);
   const size_t size = at == 0 ? 0 : fde_copy_entry(source, at, fde, sizeof(fde));
   if (size == 0) return false;
   memcpy(&common_distance, fde + 4, sizeof(common_distance));
-  const size_t common = fde_copy_entry(source, at + 4 - common_distance, bytes, FDE_COMMON_BYTES);
+  const size_t common = fde_copy_common(source, index, at + 4 - common_distance, bytes);
   if (common == 0 || common_distance == 0) return false;
   const uint32_t distance = (uint32_t)common + 4;
   memcpy(fde + 4, &distance, sizeof(distance));

@@ -23,12 +23,13 @@
 
 typedef struct module_entry {
   onstack_module module;
-  uint64_t section_header; /* .eh_frame_hdr, as loaded; 0: none */
-  uint64_t section_end;    /* of the segment that holds it */
-  uint32_t place;          /* in the loader's list */
-  const char *name;        /* in the list's `names`, for the time of one look */
-  uint32_t described;      /* addresses that were described one by one, */
-  uint32_t describes_most; /* until there are so many; 0: not known yet */
+  uint64_t section_header;  /* .eh_frame_hdr, as loaded; 0: none */
+  uint64_t section_end;     /* of the segment that holds it */
+  uint32_t place;           /* in the loader's list */
+  const char *name;         /* in the list's `names`, for the time of one look */
+  uint32_t described;       /* addresses that were described one by one, */
+  uint32_t describes_most;  /* until there are so many; 0: not known yet */
+  onstack_fde_index *index; /* for them, owned; NULL: none was */
   bool tried, published;
 } module_entry;
 
@@ -261,7 +262,9 @@ static void modules_take_over(module_list *fresh) {
       entry->tried = old.entries[k].tried;
       entry->described = old.entries[k].described;
       entry->describes_most = old.entries[k].describes_most;
+      entry->index = old.entries[k].index;
       old.entries[k].module.table = NULL;
+      old.entries[k].index = NULL;
       break;
     }
   }
@@ -272,7 +275,10 @@ static void modules_take_over(module_list *fresh) {
   onstack_store_relaxed(&onstack_modules.loads, onstack_modules.loads + 1); /* before the map says who is there now */
   modules_publish();
   onstack_publish(&modules_moving, false);
-  for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
+  for (uint32_t k = 0; k < old.count; k++) {
+    modules_retire(old.entries[k].module.table);
+    free(old.entries[k].index);
+  }
   free(old.entries);
 }
 
@@ -412,7 +418,8 @@ static bool module_describe(module_entry *entry, uint64_t address) {
   const onstack_loader_counts loaded = modules_known.loaded;
   const onstack_fde_source source = {entry->section_header, entry->module.base, entry->section_end};
   onstack_rule found;
-  if (!onstack_fde_lookup(&source, address, &found)) return false;
+  if (!entry->index) onstack_publish(&entry->index, (onstack_fde_index *)calloc(1, sizeof(*entry->index)));
+  if (!entry->index || !onstack_fde_lookup(&source, entry->index, address, &found)) return false;
   const onstack_rule *rule = onstack_fde_intern(&found);
   if (!rule) return false;
   entry->described++;
