@@ -19717,9 +19717,10 @@ typedef struct onstack_derive {
 ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
                                     onstack_walked *stack);
 
-/* Back into the pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
-   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
-ONSTACK_INTERNAL void onstack_again_release(const onstack_slot *slot, onstack_kept *kept);
+/* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
+   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. `shared`: the pool
+   is memory of several processes. */
+ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept, bool shared);
 
 #endif
 
@@ -19794,11 +19795,11 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
   }
 }
 
-void onstack_again_release(const onstack_slot *slot, onstack_kept *kept) {
+void onstack_again_release(const onstack_kept *pool, onstack_kept *kept, bool shared) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
   const uintptr_t high = (uintptr_t)(kept->native_bytes + sizeof(kept->native_bytes)) & ~(page - 1);
-  if (low < high && kept != slot->kept) madvise((void *)low, high - low, MADV_DONTNEED);
+  if (low < high && kept != pool) madvise((void *)low, high - low, shared ? MADV_REMOVE : MADV_DONTNEED);
   onstack_kept_release(kept);
 }
 
@@ -19852,6 +19853,14 @@ typedef struct onstack_delivery {
   uint64_t *frames;             /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
   onstack_interleave_counters *interleaved;
 } onstack_delivery;
+
+/*
+ * Makes of a stack as a handler has left it what can be told: walks it again where it was kept (`kept`, else NULL), and cuts it
+ * where its code may have changed since it was walked (`sequence`: the map's, at the walk) or no call site is. Consumer, or
+ * whoever else hands out stacks that were walked as this slot's are.
+ */
+ONSTACK_INTERNAL void onstack_deliver_complete(const onstack_slot *slot, onstack_kept *kept, uint32_t sequence,
+                                               const onstack_derive *derive, onstack_walked *stack);
 
 /* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
    Returns their number. */
@@ -19932,6 +19941,13 @@ static void deliver_compare(const onstack_slot *slot, uint32_t sequence, onstack
   stack->truncation = ONSTACK_TRUNCATED_PENDING;
 }
 
+void onstack_deliver_complete(const onstack_slot *slot, onstack_kept *kept, uint32_t sequence, const onstack_derive *derive,
+                              onstack_walked *stack) {
+  if (kept) onstack_again(slot, kept, derive, stack);
+  deliver_compare(slot, sequence, stack);
+  deliver_check_call_sites(slot, stack);
+}
+
 static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry, const onstack_walked *stack) {
   onstack_add_relaxed(&counters->recorded.weight, (uint64_t)entry->weight);
   onstack_add_relaxed(&counters->recorded.value, entry->value);
@@ -19946,9 +19962,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_unwound_by(&slot->ring, entry), entry->frame_count, entry->truncation};
-  if (kept) onstack_again(slot, kept, to->derive, &stack);
-  deliver_compare(slot, entry->map_sequence, &stack);
-  deliver_check_call_sites(slot, &stack);
+  onstack_deliver_complete(slot, kept, entry->map_sequence, to->derive, &stack);
   onstack_walked native = stack;
   if (entry->flags & ONSTACK_ENTRY_INTERPRETED) {
     onstack_interpreted *interpreted = onstack_ring_more(&slot->ring, entry);
@@ -19962,7 +19976,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
-  if (kept) onstack_again_release(slot, kept);
+  if (kept) onstack_again_release(slot->kept, kept, false);
   onstack_add_relaxed(&counters->delivered, (uint64_t)1);
   if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
   return true;
@@ -27726,7 +27740,7 @@ struct onstack_session {
   onstack_module_statistics module_statistics;       /* under the consumer lock */
   uint64_t tended_ns, refreshed_ns;                  /* consumer only */
   uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
-  uint32_t makes_tables;                             /* from the beginning (publish / observe) */
+  uint32_t makes_tables;                             /* a stack that is no sample needs them (publish / observe) */
   uint64_t begun_ns;                                 /* monotonic; in the child of a fork anew */
   onstack_pace pace;                                 /* consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */
@@ -27759,6 +27773,47 @@ ONSTACK_INTERNAL uint64_t onstack_session_drain_work(void *session);
 
 /* The counters as they are now. */
 ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats);
+
+#endif
+
+/* ---- core/src/session/start.h ---- */
+/* For programs that did not ask for a session: what lies in the same library may call it. */
+#ifndef ONSTACK_SESSION_START_H
+#define ONSTACK_SESSION_START_H
+
+/*
+ * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
+ * the drain thread derives them while the program runs, and finds what stacks of the first moments need (drain/again.h).
+ */
+ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
+
+/* How a session's ticks are walked, for ticks that are not its own. */
+typedef struct onstack_session_walk {
+  const onstack_unwinder_ops *unwinder;
+  const onstack_reader *reader;
+  bool copy_works;
+  uint32_t stack_bytes; /* of the signal stack that such a tick needs */
+  const uint32_t *room; /* that its samples have; more than `least` */
+  uint32_t least;       /* where an interpreter has been met, whose frames such a tick would lack */
+  uint32_t weight_max;  /* of one tick */
+  uint64_t period_ns;
+} onstack_session_walk;
+
+/* The same in the child of a fork, where the session is not. Any thread. */
+ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
+
+/*
+ * What can be told of such a tick's stack: as onstack_deliver_complete (drain/deliver.h) says, with a session that runs. One
+ * that stays PENDING makes the session derive all tables. Start-stop only.
+ */
+ONSTACK_INTERNAL void onstack_session_complete(onstack_session *session, onstack_kept *kept, uint32_t sequence,
+                                               onstack_walked *stack);
+
+/* Gives such a stack back to its pool, which several processes share. Start-stop only. */
+ONSTACK_INTERNAL void onstack_session_release(const onstack_kept *pool, onstack_kept *kept);
+
+/* Of the samples that the session's clock makes. Any thread. */
+ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
 #endif
 
@@ -27918,6 +27973,13 @@ static void session_open_own(const onstack_session *session) {
 }
 
 static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
+
+void onstack_session_complete(onstack_session *session, onstack_kept *kept, uint32_t sequence, onstack_walked *stack) {
+  onstack_deliver_complete(session->slot, kept, sequence, &session_derive, stack);
+  if (stack->truncation == ONSTACK_TRUNCATED_PENDING) onstack_publish(&session->makes_tables, 1u);
+}
+
+void onstack_session_release(const onstack_kept *pool, onstack_kept *kept) { onstack_again_release(pool, kept, true); }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
   onstack_slot *slot = session->slot;
@@ -28708,40 +28770,6 @@ uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
 /* ---- core/src/session/session.c ---- */
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
-/* ---- core/src/session/start.h ---- */
-/* For programs that did not ask for a session: what lies in the same library may call it. */
-#ifndef ONSTACK_SESSION_START_H
-#define ONSTACK_SESSION_START_H
-
-/*
- * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
- * the drain thread derives them while the program runs, and finds what stacks of the first moments need (drain/again.h).
- */
-ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
-
-/* How a session's ticks are walked, for ticks that are not its own. */
-typedef struct onstack_session_walk {
-  const onstack_unwinder_ops *unwinder;
-  const onstack_reader *reader;
-  bool copy_works;
-  uint32_t stack_bytes; /* of the signal stack that such a tick needs */
-  const uint32_t *room; /* that its samples have; more than `least` */
-  uint32_t least;       /* where an interpreter has been met, whose frames such a tick would lack */
-  uint32_t weight_max;  /* of one tick */
-  uint64_t period_ns;
-} onstack_session_walk;
-
-/* The same in the child of a fork, where the session is not. Any thread. */
-ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
-
-/* Such ticks have no consumer that finds rules for them one by one: all tables are made from now on. Any thread. */
-ONSTACK_INTERNAL void onstack_session_make_tables(onstack_session *session);
-
-/* Of the samples that the session's clock makes. Any thread. */
-ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
-
-#endif
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28930,12 +28958,6 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
 }
 
 onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
-
-void onstack_session_make_tables(onstack_session *session) {
-  onstack_publish(&session->makes_tables, 1u);
-  onstack_exchange(&session->slot->wake, 1u);
-  onstack_sys_futex_wake(&session->slot->wake);
-}
 
 onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
   const onstack_slot *slot = session->slot;

@@ -6,6 +6,7 @@
 #include "base/sys.h"
 #include "handler/arch.h"
 #include "handler/tick/arm.h"
+#include "handler/tick/kept.h"
 #include "handler/tick/own_threads.h"
 #include "handler/tick/room.h"
 #include "handler/tick/timer.h"
@@ -36,6 +37,8 @@ typedef struct first_ticks_entry {
   uint32_t weight;
   uint32_t birth; /* of the child */
   uint32_t gone;  /* how many modules it knew to be gone (handler/unwind/rules/rules.h) */
+  uint32_t map;   /* the sequence of its map of modules */
+  uint32_t kept;  /* its stack's number among those that are kept; 0: it is not */
   int32_t tid;
   uint16_t count;
   uint16_t truncation;
@@ -56,7 +59,14 @@ typedef struct first_ticks_shared {
      the entries, of which so many become memory as are in use at a time. */
   uint32_t states[FIRST_TICKS_ENTRIES];
   first_ticks_entry entries[FIRST_TICKS_ENTRIES];
+  onstack_kept stacks[ONSTACK_KEPT_STACKS]; /* the same holds for them */
 } first_ticks_shared;
+
+/* Who takes them. */
+typedef struct first_ticks_taker {
+  onstack_session *session;
+  onstack_profile *profile;
+} first_ticks_taker;
 
 /* Of one process each; the child of a fork has a copy. */
 static struct {
@@ -96,15 +106,11 @@ void onstack_first_ticks_close(void) {
   if (own) onstack_publish(&own->open, 0u);
 }
 
-static bool first_ticks_give(const first_ticks_entry *entry, onstack_profile *profile) {
-  uint64_t frames[FIRST_TICKS_DEPTH];
-  uint8_t unwound_by[FIRST_TICKS_DEPTH];
+static bool first_ticks_give(const first_ticks_taker *to, first_ticks_entry *entry, onstack_kept *kept) {
   char name[sizeof(entry->name) + 1] = {0};
-  onstack_walk_result result = {entry->count, entry->truncation};
-  memcpy(frames, entry->frames, sizeof(frames));
-  memcpy(unwound_by, entry->unwound_by, sizeof(unwound_by));
+  onstack_walked stack = {entry->frames, entry->unwound_by, entry->count, entry->truncation};
   memcpy(name, entry->name, sizeof(entry->name));
-  onstack_walk_check(first_ticks.walk.copy_works, frames, unwound_by, &result);
+  onstack_session_complete(to->session, kept, entry->map, &stack);
   const onstack_sample sample = {.size = sizeof(sample),
                                  .kind = ONSTACK_KIND_CPU,
                                  .time_ns = entry->time_ns,
@@ -113,18 +119,19 @@ static bool first_ticks_give(const first_ticks_entry *entry, onstack_profile *pr
                                  .unit = ONSTACK_UNIT_NANOSECONDS,
                                  .weight = entry->weight,
                                  .tid = entry->tid,
-                                 .truncation = result.truncation,
+                                 .truncation = stack.truncation,
                                  .thread_name = name,
-                                 .frames = frames,
-                                 .frame_count = result.frame_count};
-  return onstack_profile_sink(profile, &sample) == 0;
+                                 .frames = stack.frames,
+                                 .frame_count = stack.count};
+  return onstack_profile_sink(to->profile, &sample) == 0;
 }
 
 /* Gives those of child `birth` (0: of any) that came before `before_ns` to the profile; returns how many it took. */
-static uint32_t first_ticks_move(first_ticks_shared *shared, onstack_profile *profile, uint32_t birth, uint64_t before_ns) {
+static uint32_t first_ticks_move(first_ticks_shared *shared, const first_ticks_taker *to, uint32_t birth,
+                                 uint64_t before_ns) {
   uint32_t given = 0;
   for (uint32_t i = 0; i < FIRST_TICKS_ENTRIES; i++) {
-    const first_ticks_entry *entry = &shared->entries[i];
+    first_ticks_entry *entry = &shared->entries[i];
     uint32_t expected = FIRST_TICKS_FILLED;
     if (onstack_observe(&shared->states[i]) != FIRST_TICKS_FILLED) continue;
     if ((birth != 0 && entry->birth != birth) || entry->time_ns >= before_ns) continue;
@@ -136,28 +143,31 @@ static uint32_t first_ticks_move(first_ticks_shared *shared, onstack_profile *pr
     }
     /* Where a library was closed since, another may lie at its addresses. */
     const bool same = birth != 0 || entry->gone == onstack_load_relaxed(&onstack_modules.gone);
-    if (same && first_ticks_give(entry, profile)) {
+    onstack_kept *kept = entry->kept > 0 ? &shared->stacks[entry->kept - 1] : NULL;
+    if (same && first_ticks_give(to, entry, kept)) {
       first_ticks.weight += entry->weight;
       given++;
     } else {
       onstack_add_relaxed(&shared->lost, (uint64_t)entry->weight);
     }
+    if (kept) onstack_session_release(shared->stacks, kept);
     onstack_publish(&shared->states[i], (uint32_t)FIRST_TICKS_FREE);
   }
   first_ticks.samples += given;
   return given;
 }
 
-uint32_t onstack_first_ticks_collect(onstack_profile *profile, bool all) {
+uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile, bool all) {
   first_ticks_shared *own = onstack_observe(&first_ticks.own);
   if (!own) return 0;
   const uint64_t now_ns = onstack_monotonic_ns();
   onstack_store_relaxed(&own->seen_ns, now_ns);
-  return first_ticks_move(own, profile, 0, all ? UINT64_MAX : now_ns - FIRST_TICKS_KEPT_NS);
+  return first_ticks_move(own, &(first_ticks_taker){session, profile}, 0, all ? UINT64_MAX : now_ns - FIRST_TICKS_KEPT_NS);
 }
 
-void onstack_first_ticks_take_back(onstack_profile *profile) {
-  if (first_ticks.parent) first_ticks_move(first_ticks.parent, profile, first_ticks.birth, UINT64_MAX);
+void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile) {
+  if (!first_ticks.parent) return;
+  first_ticks_move(first_ticks.parent, &(first_ticks_taker){session, profile}, first_ticks.birth, UINT64_MAX);
 }
 
 int onstack_first_ticks_tell(int (*write)(void *data, const void *bytes, size_t length), void *data) {
@@ -173,7 +183,7 @@ int onstack_first_ticks_tell(int (*write)(void *data, const void *bytes, size_t 
 void onstack_first_ticks_before_fork(void) {
   first_ticks_shared *none = NULL;
   if (!onstack_observe(&first_ticks.wanted) || onstack_load_relaxed(&first_ticks.own)) return;
-  void *made = mmap(NULL, sizeof(*none), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void *made = mmap(NULL, sizeof(*none), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (made == MAP_FAILED) return; /* children begin with a session */
   ((first_ticks_shared *)made)->seen_ns = onstack_monotonic_ns();
   ((first_ticks_shared *)made)->open = 1;
@@ -262,7 +272,7 @@ static ONSTACK_HANDLER uint32_t first_ticks_claim(first_ticks_shared *shared) {
 }
 
 /* What other threads of the process may make of tables meanwhile waits for us, as for a traceback on demand. */
-static ONSTACK_HANDLER void first_ticks_walk(first_ticks_entry *entry, ucontext_t *context) {
+static ONSTACK_HANDLER void first_ticks_walk(first_ticks_shared *shared, first_ticks_entry *entry, ucontext_t *context) {
   onstack_memory memory;
   onstack_registers registers;
   onstack_registers_from(&registers, context);
@@ -274,6 +284,7 @@ static ONSTACK_HANDLER void first_ticks_walk(first_ticks_entry *entry, ucontext_
   onstack_traceback_leave();
   entry->count = (uint16_t)result.frame_count;
   entry->truncation = (uint16_t)result.truncation;
+  entry->kept = result.truncation == ONSTACK_TRUNCATED_PENDING ? onstack_keep(shared->stacks, &registers) : 0;
 }
 
 /* Code that was not there when the process began is another's in the process that collects. */
@@ -297,12 +308,15 @@ static ONSTACK_HANDLER bool first_ticks_record(first_ticks_shared *shared, uint3
   entry->weight = weight;
   entry->birth = first_ticks.birth;
   entry->gone = onstack_load_relaxed(&onstack_modules.gone);
+  entry->map =
+      onstack_seqlock_begin(&onstack_modules.lock) & ~1u; /* before the walk reads any of it; odd: of the one before */
   entry->tid = onstack_sys_gettid();
   entry->name[0] = entry->name[1] = 0;
   entry->time_ns = now_ns;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)entry->name); /* writes at most 16 bytes */
-  first_ticks_walk(entry, context);
+  first_ticks_walk(shared, entry, context);
   const bool known = first_ticks_knows(entry);
+  if (!known && entry->kept > 0) onstack_kept_release(&shared->stacks[entry->kept - 1]);
   onstack_publish(&shared->states[claimed], (uint32_t)(known ? FIRST_TICKS_FILLED : FIRST_TICKS_FREE));
   return known;
 }

@@ -2,8 +2,8 @@
 /*
  * The first ticks of a child of fork, before it has a session of its own. A session costs a process some milliseconds: a
  * buffer, tables, names, a file. A server's child that answers one connection often lives no longer. So it begins with a timer
- * alone. Its ticks are walked by the tables that fork has copied, and lie in memory that it shares with the process that
- * has the session. With the tick that makes its CPU time 20 ms the child gets its own session, and takes them. What has lain
+ * alone. Its ticks are walked by the rules that fork has copied, and lie in memory that it shares with the process that
+ * has the session. Where a rule is missing the stack is kept (handler/tick/kept.h), and walked again by who takes the tick. With the tick that makes its CPU time 20 ms the child gets its own session, and takes them. What has lain
  * there for a while that process's keeper takes into its own profile: there the addresses mean the same.
  *
  * On the CPU clock alone: on the others who sleeps is sampled as well, and a heap's samples are of one process.
@@ -23,11 +23,12 @@ ONSTACK_INTERNAL void onstack_first_ticks_open(const onstack_session *session);
 ONSTACK_INTERNAL void onstack_first_ticks_close(void);
 
 /* Gives what children have sampled to the profile: what is older than a moment, or `all`. Returns how many samples that was.
-   The keeper. */
-ONSTACK_INTERNAL uint32_t onstack_first_ticks_collect(onstack_profile *profile, bool all);
+   The keeper, while the session runs. */
+ONSTACK_INTERNAL uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile, bool all);
 
-/* Gives this process's own first ticks to its profile, as far as nobody has collected them. The keeper. */
-ONSTACK_INTERNAL void onstack_first_ticks_take_back(onstack_profile *profile);
+/* Gives this process's own first ticks to its profile, as far as nobody has collected them. The keeper, while the session
+   runs. */
+ONSTACK_INTERNAL void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile);
 
 /* A line of what is in the profile of this process, if there is anything; 0 or what `write` returns. The keeper. */
 ONSTACK_INTERNAL int onstack_first_ticks_tell(int (*write)(void *data, const void *bytes, size_t length), void *data);

@@ -110,12 +110,9 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
   if (result == 0) {
     const bool of_cpu_time = onstack_session_kind(sampling.session) == ONSTACK_KIND_CPU;
     sampling.before = number < 0 && of_cpu_time ? sampling_ticks_before(told_ns) : 0;
-    if (of_cpu_time && settings->follow) {
-      onstack_first_ticks_open(sampling.session);
-      onstack_session_make_tables(sampling.session);
-    }
+    if (of_cpu_time && settings->follow) onstack_first_ticks_open(sampling.session);
     onstack_store_relaxed(&sampling.on, 1u); /* an end waits from here on, so that what is taken back is written */
-    if (told_ns > 0) onstack_first_ticks_take_back(sampling.profile);
+    if (told_ns > 0) onstack_first_ticks_take_back(sampling.session, sampling.profile);
     return 0;
   }
   onstack_profile_free(sampling.profile);
@@ -178,7 +175,9 @@ static uint64_t sampling_count(void) {
   return count;
 }
 
-bool onstack_sampling_collect(bool all) { return sampling.on && onstack_first_ticks_collect(sampling.profile, all) > 0; }
+bool onstack_sampling_collect(bool all) {
+  return sampling.on && onstack_first_ticks_collect(sampling.session, sampling.profile, all) > 0;
+}
 
 bool onstack_sampling_save(const onstack_environment *settings) {
   if (!sampling.on) return false;
@@ -224,8 +223,8 @@ static void sampling_complain_of_spans(const onstack_environment *settings) {
 void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc) {
   bool empty_wanted = !onstack_new_file_has_pid(settings->profile) && !settings->successor;
   onstack_first_ticks_close();
+  if (sampling.session) onstack_first_ticks_collect(sampling.session, sampling.profile, true);
   if (sampling.session) onstack_session_stop(sampling.session);
-  if (sampling.session) onstack_first_ticks_collect(sampling.profile, true);
   onstack_store_relaxed(&sampling.on, 0u);
   sampling_complain_of_loss();
   sampling_complain_of_spans(settings);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
 #include "session/session.h"
+#include "session/start.h"
 #include "session/spans.h"
 
 #include "base/exceptions.h"
@@ -162,6 +163,13 @@ static void session_open_own(const onstack_session *session) {
 }
 
 static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
+
+void onstack_session_complete(onstack_session *session, onstack_kept *kept, uint32_t sequence, onstack_walked *stack) {
+  onstack_deliver_complete(session->slot, kept, sequence, &session_derive, stack);
+  if (stack->truncation == ONSTACK_TRUNCATED_PENDING) onstack_publish(&session->makes_tables, 1u);
+}
+
+void onstack_session_release(const onstack_kept *pool, onstack_kept *kept) { onstack_again_release(pool, kept, true); }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
   onstack_slot *slot = session->slot;

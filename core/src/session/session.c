@@ -204,12 +204,6 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
 
 onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
 
-void onstack_session_make_tables(onstack_session *session) {
-  onstack_publish(&session->makes_tables, 1u);
-  onstack_exchange(&session->slot->wake, 1u);
-  onstack_sys_futex_wake(&session->slot->wake);
-}
-
 onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
   return (onstack_session_walk){.unwinder = slot->unwinder,

@@ -3,6 +3,8 @@
 #ifndef ONSTACK_SESSION_START_H
 #define ONSTACK_SESSION_START_H
 
+#include "drain/module_statistics.h"
+#include "handler/tick/kept.h"
 #include "handler/unwind/unwinder.h"
 #include "onstack/onstack.h"
 
@@ -27,8 +29,15 @@ typedef struct onstack_session_walk {
 /* The same in the child of a fork, where the session is not. Any thread. */
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
-/* Such ticks have no consumer that finds rules for them one by one: all tables are made from now on. Any thread. */
-ONSTACK_INTERNAL void onstack_session_make_tables(onstack_session *session);
+/*
+ * What can be told of such a tick's stack: as onstack_deliver_complete (drain/deliver.h) says, with a session that runs. One
+ * that stays PENDING makes the session derive all tables. Start-stop only.
+ */
+ONSTACK_INTERNAL void onstack_session_complete(onstack_session *session, onstack_kept *kept, uint32_t sequence,
+                                               onstack_walked *stack);
+
+/* Gives such a stack back to its pool, which several processes share. Start-stop only. */
+ONSTACK_INTERNAL void onstack_session_release(const onstack_kept *pool, onstack_kept *kept);
 
 /* Of the samples that the session's clock makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
