@@ -48,8 +48,14 @@ pub struct Written {
     pub running: usize,
 }
 
+/// A file of a process, and its id.
+type Left = (PathBuf, u32);
+
 /// Writes a profile to that file.
 type Write<'a> = dyn Fn(Profile, &Path) -> Result<(), Failure> + 'a;
+
+/// Profiles that are in memory together, so that each file that they name is read once for all of them.
+const TOGETHER: usize = 64;
 
 /// Turns what the processes have left into profiles, the program's first. A file that is no profile is named, and the others
 /// are taken.
@@ -59,39 +65,64 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How, write: &Writ
     let statuses = status::files(&scratch.join(STATUS));
     let running = statuses.iter().filter(|(_, process)| is_alive(*process)).count();
     let silent = without_samples(&statuses, &left);
-    let mut merge = Merge::default();
-    let mut written = Written { names: String::new(), processes: 0, running };
-    let mut failed = None;
-    for (file, process) in left {
-        let added = read(&file).and_then(|profile| match how {
-            How::Merge => merge.add(&profile, process).map(|()| None).map_err(|error| Failure::new(&file, error)),
-            How::Each => Ok(Some(profile)),
-        });
-        match added {
-            // The others may be written.
-            Ok(Some(profile)) => {
-                let ended = write(profile, &output::of_process(output, process)).err();
-                failed = failed.or(ended);
-            }
-            Ok(None) => {}
-            Err(failure) => {
-                eprintln!("onstack: process {process}: {failure}");
-                continue;
+    let names = output::name(output).into_owned();
+    let mut written = Written { names, processes: 0, running };
+    match how {
+        How::Merge => {
+            let merged = output::of_process(output, program);
+            written.processes = write_merged(&left, &silent, &|profile| write(profile, &merged))?;
+            if written.processes > 0 {
+                written.names = output::name(&merged).into_owned();
             }
         }
-        written.processes += 1;
-    }
-    if let Some(failure) = failed {
-        return Err(failure);
-    }
-    silent.iter().flat_map(Status::comments).for_each(|comment| merge.add_comment(&comment));
-    written.names = output::name(output).into_owned();
-    if let Some(profile) = merge.finish() {
-        let merged = output::of_process(output, program);
-        write(profile, &merged)?;
-        written.names = output::name(&merged).into_owned();
+        How::Each => {
+            written.processes =
+                write_each(&left, &|profile, process| write(profile, &output::of_process(output, process)))?
+        }
     }
     Ok(written)
+}
+
+/// Returns the number of profiles.
+fn write_merged(
+    left: &[Left],
+    silent: &[Status],
+    write: &dyn Fn(Profile) -> Result<(), Failure>,
+) -> Result<usize, Failure> {
+    let mut merge = Merge::default();
+    let mut processes = 0;
+    for (file, process) in left {
+        let added =
+            read(file).and_then(|profile| merge.add(&profile, *process).map_err(|error| Failure::new(file, error)));
+        processes += usize::from(told(*process, added).is_some());
+    }
+    silent.iter().flat_map(Status::comments).for_each(|comment| merge.add_comment(&comment));
+    if let Some(mut profile) = merge.finish() {
+        profile.symbolize();
+        write(profile)?;
+    }
+    Ok(processes)
+}
+
+/// Returns the number of profiles. After one that cannot be written the others may be.
+fn write_each(left: &[Left], write: &dyn Fn(Profile, u32) -> Result<(), Failure>) -> Result<usize, Failure> {
+    let mut processes = 0;
+    let mut failed = None;
+    for left in left.chunks(TOGETHER) {
+        let profiles = left.iter().filter_map(|(file, process)| Some((told(*process, read(file))?, *process)));
+        let (mut profiles, ids): (Vec<_>, Vec<_>) = profiles.unzip();
+        Profile::symbolize_all(&mut profiles);
+        processes += profiles.len();
+        for (profile, process) in profiles.into_iter().zip(ids) {
+            failed = failed.or(write(profile, process).err());
+        }
+    }
+    failed.map_or(Ok(processes), Err)
+}
+
+/// Without the failure, which is told.
+fn told<T>(process: u32, result: Result<T, Failure>) -> Option<T> {
+    result.map_err(|failure| eprintln!("onstack: process {process}: {failure}")).ok()
 }
 
 /// The counters of processes that have left no profile because they have no sample. With samples that are nowhere, as of a
@@ -104,9 +135,7 @@ fn without_samples(statuses: &[(PathBuf, u32)], profiles: &[(PathBuf, u32)]) -> 
 
 fn read(file: &Path) -> Result<Profile, Failure> {
     let bytes = fs::read(file).map_err(|error| Failure::new(file, format!("cannot read: {error}")))?;
-    let mut profile = Profile::read(&bytes[..]).map_err(|error| Failure::new(file, error))?;
-    profile.symbolize();
-    Ok(profile)
+    Profile::read(&bytes[..]).map_err(|error| Failure::new(file, error))
 }
 
 fn is_alive(process: u32) -> bool {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines and inlined functions for a profile of another process, out of the files that it names.
+//! Lines and inlined functions for profiles of other processes, out of the files that they name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
@@ -15,38 +15,61 @@ use crate::storage::Storage;
 use crate::symbolize::{lines, Line};
 
 /// Gives places that have no file names, lines and inlined functions, as far as debug information on this machine says
-/// them. A file that is not the one that ran, by its build id, is not asked.
-pub(crate) fn complete(message: &mut ProfileMessage) {
-    let mut functions = Functions::of(message);
-    let with_file: HashSet<u64> =
-        message.function.iter().filter(|function| function.filename != 0).map(|function| function.id).collect();
-    for mapping in message.mapping.clone() {
-        let mut wanted: Vec<(u64, usize)> = message
-            .location
-            .iter()
-            .enumerate()
-            .filter(|(_, location)| location.mapping_id == mapping.id && location.address != 0)
-            .filter(|(_, location)| !location.line.iter().any(|line| with_file.contains(&line.function_id)))
-            .map(|(index, location)| (location.address, index))
-            .collect();
-        if wanted.is_empty() {
-            continue;
+/// them. A file that is not the one that ran, by its build id, is not asked. Each is opened once for all profiles.
+pub(crate) fn complete(messages: &mut [&mut ProfileMessage]) {
+    let mut files: BTreeMap<(String, String), Vec<Part>> = BTreeMap::new();
+    for (message, from) in messages.iter().enumerate() {
+        for (file, part) in parts(message, from) {
+            files.entry(file).or_default().push(part);
         }
-        wanted.sort_unstable();
-        let path = message.text(mapping.filename).to_owned();
-        let found = bias(Path::new(&path), &mapping, message.text(mapping.build_id));
-        let Some((bias, build_id)) = found else { continue };
+    }
+    let mut functions: Vec<Functions> = messages.iter().map(|message| Functions::of(message)).collect();
+    for ((path, build_id), parts) in files {
+        let path = Path::new(&path);
+        let placed: Vec<_> =
+            parts.iter().filter_map(|part| Some((part, bias(path, &part.mapping, &build_id)?))).collect();
+        let Some((_, (_, build_id))) = placed.first() else { continue };
         let storage = Storage::default();
-        let open = || DebugInfo::open(Path::new(&path), Some(&build_id), &storage);
+        let open = || DebugInfo::open(path, Some(build_id), &storage);
         // As for a live report: a panic over strange debug information costs names.
         let Ok(Some(info)) = catch_unwind(AssertUnwindSafe(open)) else { continue };
-        for (address, index) in wanted {
-            let found = catch_unwind(AssertUnwindSafe(|| lines(&info, address.wrapping_sub(bias))));
-            if let Ok(Some(found)) = found {
-                message.location[index].line = found.iter().map(|line| functions.line(message, line)).collect();
+        for (part, (bias, _)) in &placed {
+            let message = &mut *messages[part.message];
+            for &(address, index) in &part.wanted {
+                let found = catch_unwind(AssertUnwindSafe(|| lines(&info, address.wrapping_sub(*bias))));
+                if let Ok(Some(found)) = found {
+                    let functions = &mut functions[part.message];
+                    message.location[index].line = found.iter().map(|line| functions.line(message, line)).collect();
+                }
             }
         }
     }
+}
+
+/// What is wanted of a file for one mapping of one of the messages: addresses in their order, and their places.
+struct Part {
+    message: usize,
+    mapping: Mapping,
+    wanted: Vec<(u64, usize)>,
+}
+
+/// With the file's path and build id.
+fn parts(number: usize, message: &ProfileMessage) -> Vec<((String, String), Part)> {
+    let with_file: HashSet<u64> =
+        message.function.iter().filter(|function| function.filename != 0).map(|function| function.id).collect();
+    let mut wanted: HashMap<u64, Vec<(u64, usize)>> = HashMap::new();
+    for (index, location) in message.location.iter().enumerate().filter(|(_, location)| location.address != 0) {
+        if !location.line.iter().any(|line| with_file.contains(&line.function_id)) {
+            wanted.entry(location.mapping_id).or_default().push((location.address, index));
+        }
+    }
+    let part = |mapping: &Mapping| {
+        let mut wanted = wanted.remove(&mapping.id)?;
+        wanted.sort_unstable();
+        let file = (message.text(mapping.filename).to_owned(), message.text(mapping.build_id).to_owned());
+        Some((file, Part { message: number, mapping: *mapping, wanted }))
+    };
+    message.mapping.iter().filter_map(part).collect()
 }
 
 /// Address in the process less address in the file's own terms, and the build id as it stands in the file; nothing for a

@@ -107,7 +107,13 @@ impl Profile {
     /// profile names, for a profile of another process on this machine. Files of another build than the one that ran are
     /// not asked, and what has a source file already stays as it is.
     pub fn symbolize(&mut self) {
-        crate::offline::complete(&mut self.message);
+        crate::offline::complete(&mut [&mut self.message]);
+    }
+
+    /// As [`symbolize`](Self::symbolize), for profiles of processes that ran the same programs: each file is read once.
+    pub fn symbolize_all(profiles: &mut [Self]) {
+        let mut messages: Vec<&mut ProfileMessage> = profiles.iter_mut().map(|profile| &mut profile.message).collect();
+        crate::offline::complete(&mut messages);
     }
 
     /// Writes the profile in pprof's format, compressed by gzip, for a file `*.pb.gz`.

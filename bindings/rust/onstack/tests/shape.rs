@@ -297,6 +297,7 @@ fn a_profile_of_addresses_gets_its_names_later() {
     let mut bytes = Vec::new();
     guard.report().build_unresolved().unwrap().write_pprof(&mut bytes).unwrap();
     let mut profile = onstack::Profile::read(&bytes[..]).unwrap();
+    let mut several = [profile.clone(), profile.clone()];
     assert!(profile.top().entries.iter().all(|entry| !entry.name.contains("heavy")));
     profile.symbolize();
     // Those that only a symbol table names have none here.
@@ -306,4 +307,10 @@ fn a_profile_of_addresses_gets_its_names_later() {
         found.map(|entry| (entry.name.clone(), entry.cum))
     };
     assert!(heavy(&later).is_some() && heavy(&later) == heavy(&named), "{later}\n{named}");
+    onstack::Profile::symbolize_all(&mut several);
+    let bytes = |profile: &onstack::Profile| {
+        let mut bytes = Vec::new();
+        profile.write_pprof(&mut bytes).map(|()| bytes).unwrap()
+    };
+    assert!(several.iter().all(|each| bytes(each) == bytes(&profile)), "together it is the same as alone");
 }
