@@ -4350,6 +4350,13 @@ ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_
 /* The known bounds that an address lies in; NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address);
 
+/* Where the main thread's stack ends, but for the program's strings; 0: not known. Written at start. */
+ONSTACK_INTERNAL_DATA uint64_t onstack_memory_main_end;
+
+/* Where the calling thread's stack ends if it is one that libc or the kernel made, and holds `sp`; 0: it does not seem to.
+   Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_memory_stack_end(uint64_t sp);
+
 /* Two words by process_vm_readv. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
 
@@ -4981,8 +4988,9 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
 /* ---- core/src/handler/tick/kept.h ---- */
 /*
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
- * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
- * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c).
+ * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c). What lies between
+ * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc has one of 600 KiB).
  *
  * A slot has a pool of them, which takes memory only while it is used. With all of it in use a sample stays cut.
  */
@@ -4992,7 +5000,8 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
 #define ONSTACK_KEPT_STACKS 128u
 /* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has. */
 #define ONSTACK_KEPT_NATIVE 131072u
-#define ONSTACK_KEPT_GO 8192u /* of the goroutine that waits for the native code, from its stack pointer up */
+#define ONSTACK_KEPT_FIRST 65536u /* from where the thread's stack begins down */
+#define ONSTACK_KEPT_GO 8192u     /* of the goroutine that waits for the native code, from its stack pointer up */
 
 /* A piece of a stack, as it was. */
 typedef struct onstack_kept_piece {
@@ -5003,9 +5012,10 @@ typedef struct onstack_kept {
   uint32_t taken; /* 0 or 1: a handler takes it, the consumer gives it back */
   uint32_t reserved;
   onstack_registers registers;
-  onstack_kept_piece native, go;
+  onstack_kept_piece native, first, go;
   uint64_t g, g_stack[2]; /* the goroutine, and its bounds; 0: none */
   uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
+  uint8_t first_bytes[ONSTACK_KEPT_FIRST] __attribute__((aligned(16)));
   uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* the consumer's */
   uint8_t unwound_by[ONSTACK_MAX_DEPTH];
@@ -5977,6 +5987,15 @@ static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
   }
 }
 
+/* Where the stack is one of another kind, what is copied is other memory of the process, which no walk asks for. */
+static ONSTACK_HANDLER void kept_copy_first(onstack_kept *kept) {
+  const uint64_t from = kept->native.high - 16; /* a pair may lie in both pieces */
+  const uint64_t end = onstack_memory_stack_end(kept->native.high) & ~(uint64_t)15;
+  if (end == 0) return;
+  const uint64_t low = end - from > ONSTACK_KEPT_FIRST ? end - ONSTACK_KEPT_FIRST : from;
+  kept->first = kept_copy(low, end - low, kept->first_bytes);
+}
+
 ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
   for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
     uint32_t expected = 0;
@@ -5985,12 +6004,14 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
     kept->registers = *registers;
     kept->g = 0;
     kept->go.low = kept->go.high = 0;
+    kept->first.low = kept->first.high = 0;
     const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
     kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
     if (kept->native.high == kept->native.low) {
       onstack_kept_release(kept);
       return 0;
     }
+    if (kept->native.high - low == ONSTACK_KEPT_NATIVE) kept_copy_first(kept);
     kept_copy_goroutine(kept);
     return i + 1;
   }
@@ -6015,6 +6036,7 @@ ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t addres
     return true;
   }
   return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
+         kept_read_piece(&kept->first, kept->first_bytes, address, words) ||
          kept_read_piece(&kept->go, kept->go_bytes, address, words);
 }
 
@@ -7764,6 +7786,19 @@ ONSTACK_HANDLER const onstack_stack_range *onstack_memory_find_range(const onsta
   return NULL;
 }
 
+/* A thread pointer further up than this is not taken for the top of this stack. */
+#define MEMORY_STACK_BYTES ((uint64_t)256 << 20)
+
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_memory_main_end;
+
+/* libc places the thread pointer at the top of the stacks that it makes. */
+ONSTACK_HANDLER uint64_t onstack_memory_stack_end(uint64_t sp) {
+  const uint64_t last = onstack_load_relaxed(&onstack_memory_main_end);
+  uint64_t top = onstack_thread_pointer();
+  if (last > sp && last - sp < MEMORY_STACK_BYTES && (top <= sp || last < top)) top = last;
+  return top > sp && top - sp < MEMORY_STACK_BYTES ? top : 0;
+}
+
 ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp) {
   memory->low = memory->high = 0;
   if (!onstack_address_plausible(sp)) return;
@@ -8228,8 +8263,7 @@ typedef struct onstack_traceback_state {
   uint32_t inside; /* walks and look-ups in progress (dekker): what they may read is not freed */
   const onstack_reader *reader;
   bool copy_works;
-  uint64_t main_stack_high; /* end of the main thread's stack; 0: not known */
-  uint32_t stale;           /* a walk met code that was not there at the last preparation */
+  uint32_t stale; /* a walk met code that was not there at the last preparation */
   /* Process id of the preparation in progress; 0: none. A child that nobody could put in order (fork.h: kernels before
      4.14) sees its parent's and goes ahead. */
   int32_t preparing;
@@ -8278,18 +8312,12 @@ void onstack_traceback_after_fork(void) {
   onstack_store_relaxed(&onstack_traceback.preparing, 0);
 }
 
-/* A thread pointer further up than this is not taken for the top of this stack. */
-#define TRACEBACK_STACK ((uint64_t)256 << 20)
-
 /* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
 #define TRACEBACK_DEPTH 64u
 
 static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
-  uint64_t top = onstack_thread_pointer();
-  uint64_t last = onstack_traceback.main_stack_high;
-  if (last > sp && last - sp < TRACEBACK_STACK && (top <= sp || last < top)) top = last;
-  if (top <= sp || top - sp >= TRACEBACK_STACK) return (onstack_stack_range){0, 0};
-  return (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), top};
+  const uint64_t end = onstack_memory_stack_end(sp);
+  return end ? (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), end} : (onstack_stack_range){0, 0};
 }
 
 /* Shortens the stack to what can be believed. */
@@ -10578,6 +10606,7 @@ ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 
 #include <errno.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
@@ -10624,6 +10653,8 @@ void onstack_clocks_after_fork(void) {
 const onstack_reader *onstack_reader_choose(bool *copy_works) {
   const onstack_reader *chosen = &onstack_reader_none;
   *copy_works = false;
+  /* Above all frames of the main thread, and below the strings of its environment (Linux, fs/binfmt_elf.c). */
+  onstack_store_relaxed(&onstack_memory_main_end, (uint64_t)getauxval(AT_RANDOM) & ~(uint64_t)15);
   /* The first half readable, the second not: each at least a page of the kernel's. */
   uint8_t *pages = mmap(NULL, 2 * CHOOSE_LARGEST_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return chosen;
@@ -19752,7 +19783,8 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
   again_memory view = {.kept = kept};
   onstack_walk_prepare(&view.memory, &again_reader, slot->copy_works, NULL);
   view.memory.elsewhere = true;
-  view.memory.ranges[0] = (onstack_stack_range){kept->native.low, kept->native.high};
+  const uint64_t high = kept->first.high > kept->native.high ? kept->first.high : kept->native.high;
+  view.memory.ranges[0] = (onstack_stack_range){kept->native.low, high};
   view.memory.ranges[1] = (onstack_stack_range){kept->go.low, kept->go.high};
   const onstack_walk walk = {.registers = &kept->registers,
                              .memory = &view.memory,
@@ -19798,7 +19830,7 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
 void onstack_again_release(const onstack_kept *pool, onstack_kept *kept, bool shared) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
-  const uintptr_t high = (uintptr_t)(kept->native_bytes + sizeof(kept->native_bytes)) & ~(page - 1);
+  const uintptr_t high = (uintptr_t)(kept->first_bytes + sizeof(kept->first_bytes)) & ~(page - 1);
   if (low < high && kept != pool) madvise((void *)low, high - low, shared ? MADV_REMOVE : MADV_DONTNEED);
   onstack_kept_release(kept);
 }
@@ -27776,6 +27808,15 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 
 #endif
 
+/* ---- core/src/session/spans.h ---- */
+#ifndef ONSTACK_SESSION_SPANS_H
+#define ONSTACK_SESSION_SPANS_H
+
+/* Where spans are wanted and objects have come or gone: looks for who publishes them again. Housekeeping. */
+ONSTACK_INTERNAL void onstack_spans_look(void);
+
+#endif
+
 /* ---- core/src/session/start.h ---- */
 /* For programs that did not ask for a session: what lies in the same library may call it. */
 #ifndef ONSTACK_SESSION_START_H
@@ -27814,15 +27855,6 @@ ONSTACK_INTERNAL void onstack_session_release(const onstack_kept *pool, onstack_
 
 /* Of the samples that the session's clock makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
-
-#endif
-
-/* ---- core/src/session/spans.h ---- */
-#ifndef ONSTACK_SESSION_SPANS_H
-#define ONSTACK_SESSION_SPANS_H
-
-/* Where spans are wanted and objects have come or gone: looks for who publishes them again. Housekeeping. */
-ONSTACK_INTERNAL void onstack_spans_look(void);
 
 #endif
 
@@ -29555,7 +29587,6 @@ void onstack_thread_labels_clear(void) {
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/auxv.h>
 
 #define TRACEBACK_RETIRED 64u
 
@@ -29581,8 +29612,6 @@ static int traceback_know_children(void) {
 static void traceback_begin(void) {
   if (onstack_observe(&onstack_traceback.ready)) return;
   onstack_traceback.reader = onstack_reader_choose(&onstack_traceback.copy_works);
-  /* The kernel puts the program's name at the very top of the main thread's stack. */
-  onstack_traceback.main_stack_high = getauxval(AT_EXECFN) & ~(uint64_t)7;
 }
 
 static void traceback_retire(const onstack_symbol_set *set) {

@@ -2,9 +2,10 @@
 /*
  * The first ticks of a child of fork, before it has a session of its own. A session costs a process some milliseconds: a
  * buffer, tables, names, a file. A server's child that answers one connection often lives no longer. So it begins with a timer
- * alone. Its ticks are walked by the rules that fork has copied, and lie in memory that it shares with the process that
- * has the session. Where a rule is missing the stack is kept (handler/tick/kept.h), and walked again by who takes the tick. With the tick that makes its CPU time 20 ms the child gets its own session, and takes them. What has lain
- * there for a while that process's keeper takes into its own profile: there the addresses mean the same.
+ * alone. Its ticks are walked by the rules that fork has copied, and lie in memory that it shares with the process that has
+ * the session. Where a rule is missing the stack is kept (handler/tick/kept.h), and walked again by who takes the tick. With
+ * the tick that makes its CPU time 20 ms the child gets its own session, and takes them. What has lain there for a while that
+ * process's keeper takes into its own profile: there the addresses mean the same.
  *
  * On the CPU clock alone: on the others who sleeps is sampled as well, and a heap's samples are of one process.
  */

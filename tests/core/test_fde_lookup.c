@@ -153,3 +153,24 @@ Test(fde_lookup, stacks_are_whole_before_there_are_tables) {
   stats = t_finish(session);
   cr_expect_eq(stats.truncated, 0, "%lu", (unsigned long)stats.truncated);
 }
+
+/* As a compiler's that keeps its whole state on the stack. */
+static __attribute__((noinline)) void burn_above_a_large_frame(double seconds) {
+  volatile char frame[1 << 20];
+  frame[0] = 0;
+  t_burn(seconds);
+  frame[sizeof(frame) - 1] = frame[0];
+}
+
+Test(fde_lookup, a_frame_of_a_megabyte_has_callers) {
+  t_collector *collector = t_collector_new();
+  onstack_options options = t_options(250, t_collect, collector);
+  onstack_session *session;
+  cr_assert_eq(onstack_session_start_at_once(&options, &session), 0);
+  burn_above_a_large_frame(0.3);
+  const bool pending = is_pending((void *)(uintptr_t)qsort);
+  onstack_stats stats = t_finish(session);
+  cr_expect(pending, "no table is made for it");
+  cr_expect(stats.recorded > 40);
+  cr_expect_eq(stats.truncated, 0, "%lu", (unsigned long)stats.truncated);
+}

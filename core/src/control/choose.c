@@ -3,9 +3,11 @@
 #include "control/choose.h"
 
 #include "base/address.h"
+#include "base/atomics.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
@@ -52,6 +54,8 @@ void onstack_clocks_after_fork(void) {
 const onstack_reader *onstack_reader_choose(bool *copy_works) {
   const onstack_reader *chosen = &onstack_reader_none;
   *copy_works = false;
+  /* Above all frames of the main thread, and below the strings of its environment (Linux, fs/binfmt_elf.c). */
+  onstack_store_relaxed(&onstack_memory_main_end, (uint64_t)getauxval(AT_RANDOM) & ~(uint64_t)15);
   /* The first half readable, the second not: each at least a page of the kernel's. */
   uint8_t *pages = mmap(NULL, 2 * CHOOSE_LARGEST_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return chosen;

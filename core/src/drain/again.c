@@ -32,7 +32,8 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
   again_memory view = {.kept = kept};
   onstack_walk_prepare(&view.memory, &again_reader, slot->copy_works, NULL);
   view.memory.elsewhere = true;
-  view.memory.ranges[0] = (onstack_stack_range){kept->native.low, kept->native.high};
+  const uint64_t high = kept->first.high > kept->native.high ? kept->first.high : kept->native.high;
+  view.memory.ranges[0] = (onstack_stack_range){kept->native.low, high};
   view.memory.ranges[1] = (onstack_stack_range){kept->go.low, kept->go.high};
   const onstack_walk walk = {.registers = &kept->registers,
                              .memory = &view.memory,
@@ -78,7 +79,7 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
 void onstack_again_release(const onstack_kept *pool, onstack_kept *kept, bool shared) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
-  const uintptr_t high = (uintptr_t)(kept->native_bytes + sizeof(kept->native_bytes)) & ~(page - 1);
+  const uintptr_t high = (uintptr_t)(kept->first_bytes + sizeof(kept->first_bytes)) & ~(page - 1);
   if (low < high && kept != pool) madvise((void *)low, high - low, shared ? MADV_REMOVE : MADV_DONTNEED);
   onstack_kept_release(kept);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
 #include "session/session.h"
-#include "session/start.h"
 #include "session/spans.h"
+#include "session/start.h"
 
 #include "base/exceptions.h"
 #include "base/ours.h"

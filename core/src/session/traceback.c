@@ -17,7 +17,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/auxv.h>
 
 #define TRACEBACK_RETIRED 64u
 
@@ -43,8 +42,6 @@ static int traceback_know_children(void) {
 static void traceback_begin(void) {
   if (onstack_observe(&onstack_traceback.ready)) return;
   onstack_traceback.reader = onstack_reader_choose(&onstack_traceback.copy_works);
-  /* The kernel puts the program's name at the very top of the main thread's stack. */
-  onstack_traceback.main_stack_high = getauxval(AT_EXECFN) & ~(uint64_t)7;
 }
 
 static void traceback_retire(const onstack_symbol_set *set) {

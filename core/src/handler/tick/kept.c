@@ -33,6 +33,15 @@ static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
   }
 }
 
+/* Where the stack is one of another kind, what is copied is other memory of the process, which no walk asks for. */
+static ONSTACK_HANDLER void kept_copy_first(onstack_kept *kept) {
+  const uint64_t from = kept->native.high - 16; /* a pair may lie in both pieces */
+  const uint64_t end = onstack_memory_stack_end(kept->native.high) & ~(uint64_t)15;
+  if (end == 0) return;
+  const uint64_t low = end - from > ONSTACK_KEPT_FIRST ? end - ONSTACK_KEPT_FIRST : from;
+  kept->first = kept_copy(low, end - low, kept->first_bytes);
+}
+
 ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
   for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
     uint32_t expected = 0;
@@ -41,12 +50,14 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
     kept->registers = *registers;
     kept->g = 0;
     kept->go.low = kept->go.high = 0;
+    kept->first.low = kept->first.high = 0;
     const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
     kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
     if (kept->native.high == kept->native.low) {
       onstack_kept_release(kept);
       return 0;
     }
+    if (kept->native.high - low == ONSTACK_KEPT_NATIVE) kept_copy_first(kept);
     kept_copy_goroutine(kept);
     return i + 1;
   }
@@ -71,5 +82,6 @@ ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t addres
     return true;
   }
   return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
+         kept_read_piece(&kept->first, kept->first_bytes, address, words) ||
          kept_read_piece(&kept->go, kept->go_bytes, address, words);
 }

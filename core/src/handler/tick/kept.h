@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
- * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
- * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c).
+ * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c). What lies between
+ * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc has one of 600 KiB).
  *
  * A slot has a pool of them, which takes memory only while it is used. With all of it in use a sample stays cut.
  */
@@ -16,7 +17,8 @@
 #define ONSTACK_KEPT_STACKS 128u
 /* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has. */
 #define ONSTACK_KEPT_NATIVE 131072u
-#define ONSTACK_KEPT_GO 8192u /* of the goroutine that waits for the native code, from its stack pointer up */
+#define ONSTACK_KEPT_FIRST 65536u /* from where the thread's stack begins down */
+#define ONSTACK_KEPT_GO 8192u     /* of the goroutine that waits for the native code, from its stack pointer up */
 
 /* A piece of a stack, as it was. */
 typedef struct onstack_kept_piece {
@@ -27,9 +29,10 @@ typedef struct onstack_kept {
   uint32_t taken; /* 0 or 1: a handler takes it, the consumer gives it back */
   uint32_t reserved;
   onstack_registers registers;
-  onstack_kept_piece native, go;
+  onstack_kept_piece native, first, go;
   uint64_t g, g_stack[2]; /* the goroutine, and its bounds; 0: none */
   uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
+  uint8_t first_bytes[ONSTACK_KEPT_FIRST] __attribute__((aligned(16)));
   uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* the consumer's */
   uint8_t unwound_by[ONSTACK_MAX_DEPTH];

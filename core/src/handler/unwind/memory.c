@@ -20,6 +20,19 @@ ONSTACK_HANDLER const onstack_stack_range *onstack_memory_find_range(const onsta
   return NULL;
 }
 
+/* A thread pointer further up than this is not taken for the top of this stack. */
+#define MEMORY_STACK_BYTES ((uint64_t)256 << 20)
+
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_memory_main_end;
+
+/* libc places the thread pointer at the top of the stacks that it makes. */
+ONSTACK_HANDLER uint64_t onstack_memory_stack_end(uint64_t sp) {
+  const uint64_t last = onstack_load_relaxed(&onstack_memory_main_end);
+  uint64_t top = onstack_thread_pointer();
+  if (last > sp && last - sp < MEMORY_STACK_BYTES && (top <= sp || last < top)) top = last;
+  return top > sp && top - sp < MEMORY_STACK_BYTES ? top : 0;
+}
+
 ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp) {
   memory->low = memory->high = 0;
   if (!onstack_address_plausible(sp)) return;

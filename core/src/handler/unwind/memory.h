@@ -59,6 +59,13 @@ ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_
 /* The known bounds that an address lies in; NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address);
 
+/* Where the main thread's stack ends, but for the program's strings; 0: not known. Written at start. */
+ONSTACK_INTERNAL_DATA uint64_t onstack_memory_main_end;
+
+/* Where the calling thread's stack ends if it is one that libc or the kernel made, and holds `sp`; 0: it does not seem to.
+   Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_memory_stack_end(uint64_t sp);
+
 /* Two words by process_vm_readv. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
 

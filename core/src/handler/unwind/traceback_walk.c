@@ -23,18 +23,12 @@ void onstack_traceback_after_fork(void) {
   onstack_store_relaxed(&onstack_traceback.preparing, 0);
 }
 
-/* A thread pointer further up than this is not taken for the top of this stack. */
-#define TRACEBACK_STACK ((uint64_t)256 << 20)
-
 /* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
 #define TRACEBACK_DEPTH 64u
 
 static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
-  uint64_t top = onstack_thread_pointer();
-  uint64_t last = onstack_traceback.main_stack_high;
-  if (last > sp && last - sp < TRACEBACK_STACK && (top <= sp || last < top)) top = last;
-  if (top <= sp || top - sp >= TRACEBACK_STACK) return (onstack_stack_range){0, 0};
-  return (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), top};
+  const uint64_t end = onstack_memory_stack_end(sp);
+  return end ? (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), end} : (onstack_stack_range){0, 0};
 }
 
 /* Shortens the stack to what can be believed. */

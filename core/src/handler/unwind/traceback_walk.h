@@ -20,8 +20,7 @@ typedef struct onstack_traceback_state {
   uint32_t inside; /* walks and look-ups in progress (dekker): what they may read is not freed */
   const onstack_reader *reader;
   bool copy_works;
-  uint64_t main_stack_high; /* end of the main thread's stack; 0: not known */
-  uint32_t stale;           /* a walk met code that was not there at the last preparation */
+  uint32_t stale; /* a walk met code that was not there at the last preparation */
   /* Process id of the preparation in progress; 0: none. A child that nobody could put in order (fork.h: kernels before
      4.14) sees its parent's and goes ahead. */
   int32_t preparing;
