@@ -224,9 +224,9 @@ SECTIONS = (
         "compresses; Go that asks DuckDB; a service in Rust (axum); clang; javac. The same work with and without, both at once, each "
         "on a processor of its own, and then the other way round, ten times: mean of the twenty pairs, and half of its 95 % "
         "interval. What a run takes once that hardly works is told apart: threads, the file. "
-        "Runs take 0.2 to 1.5 s, so that tables and names of what is sampled weigh in them. Below it what each "
+        "Runs take 0.2 to 1.5 s, so that rules and names of what is sampled weigh in them. Below it what each "
         "command of a shell's loop costs: `true`, and `clang --version`, which loads 100 MiB. gperftools leaves the children of a "
-        "fork out.",
+        "fork out. These cells were measured by themselves.",
         tuple(
             Column(f"whole/{program}", metric, f"{title}{ending}", better)
             for program, title in (("postgresql", "PostgreSQL"), ("postgresql-connect", "connect"), ("redis", "redis"), ("nginx", "nginx"),
