@@ -4992,7 +4992,8 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c). What lies between
  * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc has one of 600 KiB).
  *
- * A slot has a pool of them, which takes memory only while it is used. With all of it in use a sample stays cut.
+ * A slot has a pool of them, and so have the children of a preloaded process together (preload/first_ticks.c). It takes memory
+ * only while it is used. With all of it in use a sample stays cut.
  */
 #ifndef ONSTACK_HANDLER_TICK_KEPT_H
 #define ONSTACK_HANDLER_TICK_KEPT_H
@@ -5009,7 +5010,7 @@ typedef struct onstack_kept_piece {
 } onstack_kept_piece;
 
 typedef struct onstack_kept {
-  uint32_t taken; /* 0 or 1: a handler takes it, the consumer gives it back */
+  uint32_t taken; /* 0 or 1: a handler takes it, who walks it gives it back */
   uint32_t reserved;
   onstack_registers registers;
   onstack_kept_piece native, first, go;
@@ -5017,7 +5018,7 @@ typedef struct onstack_kept {
   uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
   uint8_t first_bytes[ONSTACK_KEPT_FIRST] __attribute__((aligned(16)));
   uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
-  uint64_t frames[ONSTACK_MAX_DEPTH]; /* the consumer's */
+  uint64_t frames[ONSTACK_MAX_DEPTH]; /* of who walks it */
   uint8_t unwound_by[ONSTACK_MAX_DEPTH];
 } onstack_kept;
 
@@ -5027,7 +5028,7 @@ _Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a by
    NULL) has none, or nothing could be copied. Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
 
-/* Gives one back. Consumer only. */
+/* Gives one back. Whoever has it; signal-safe. */
 ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
 
 /* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
@@ -6020,10 +6021,12 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
 
 ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
 
-static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
-                                            uint64_t words[2]) {
-  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
-  const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)(bytes + (address - piece->low));
+/* Another process may have written the bounds (preload/first_ticks.c): they lead nowhere but into the `room` bytes. */
+static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t room,
+                                            uint64_t address, uint64_t words[2]) {
+  const uint64_t low = onstack_load_relaxed(&piece->low), high = onstack_load_relaxed(&piece->high);
+  if (address & 7 || address < low || address >= high || high - address < 16 || address - low > room - 16) return false;
+  const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)(bytes + (address - low));
   words[0] = from[0];
   words[1] = from[1];
   return true;
@@ -6035,9 +6038,9 @@ ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t addres
     words[1] = kept->g_stack[1];
     return true;
   }
-  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
-         kept_read_piece(&kept->first, kept->first_bytes, address, words) ||
-         kept_read_piece(&kept->go, kept->go_bytes, address, words);
+  return kept_read_piece(&kept->native, kept->native_bytes, ONSTACK_KEPT_NATIVE, address, words) ||
+         kept_read_piece(&kept->first, kept->first_bytes, ONSTACK_KEPT_FIRST, address, words) ||
+         kept_read_piece(&kept->go, kept->go_bytes, ONSTACK_KEPT_GO, address, words);
 }
 
 /* ---- core/src/handler/tick/own_threads.c ---- */
@@ -17565,7 +17568,8 @@ static size_t fde_copy_common(const onstack_fde_source *source, onstack_fde_inde
   }
   const size_t size = fde_copy_entry(source, at, out, FDE_COMMON_BYTES);
   if (size == 0 || size > sizeof(common->bytes)) return size;
-  common->address = 0;
+  onstack_store_relaxed(&common->address, (uint64_t)0);
+  onstack_fence_signal();
   memcpy(common->bytes, out, size);
   common->size = (uint32_t)size;
   onstack_publish(&common->address, at); /* last: the child of a fork has a copy */
@@ -18888,6 +18892,13 @@ static void modules_free_retired(void) {
   }
 }
 
+/* The child of a fork in between has one that nobody frees, and no freed one. */
+static void module_free_index(module_entry *entry) {
+  onstack_fde_index *index = entry->index;
+  onstack_publish(&entry->index, (onstack_fde_index *)NULL);
+  free(index);
+}
+
 /* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
    table, which goes with its entry if that one is not there any more; and before a file has it, for the same build would have
    it for ever. False: something has come or gone, and `entry` may be another one by now. */
@@ -18896,6 +18907,7 @@ static bool module_try(module_entry *entry) {
   onstack_table_key key;
   bool keeps = false;
   entry->tried = module_derive(entry, &key, &keeps) == 0;
+  if (entry->tried) module_free_index(entry);
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
   if (!onstack_loader_same(&modules_known.loaded, &loaded)) return false;
@@ -19702,7 +19714,7 @@ uint32_t *onstack_wiped_word(void) {
 
 /* ---- core/src/drain/again.c ---- */
 /* ---- core/src/drain/again.h ---- */
-/* Walks a stack that was kept (handler/tick/kept.h) when its rules are there. The consumer only. */
+/* Walks a stack that was kept (handler/tick/kept.h) when its rules are there. A slot's consumer, or the preload's keeper. */
 #ifndef ONSTACK_DRAIN_AGAIN_H
 #define ONSTACK_DRAIN_AGAIN_H
 
@@ -19783,7 +19795,8 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
   again_memory view = {.kept = kept};
   onstack_walk_prepare(&view.memory, &again_reader, slot->copy_works, NULL);
   view.memory.elsewhere = true;
-  const uint64_t high = kept->first.high > kept->native.high ? kept->first.high : kept->native.high;
+  const bool both = kept->first.high > kept->first.low;
+  const uint64_t high = both ? kept->first.high : kept->native.high;
   view.memory.ranges[0] = (onstack_stack_range){kept->native.low, high};
   view.memory.ranges[1] = (onstack_stack_range){kept->go.low, kept->go.high};
   const onstack_walk walk = {.registers = &kept->registers,
@@ -19817,7 +19830,13 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
       whole = true;
       continue;
     }
-    if (!further || result.frame_count < stack->count) return;
+    if (!further) {
+      /* All rules are there, and the stack ends as it does. */
+      const bool known = result.truncation != ONSTACK_TRUNCATED_PENDING && result.truncation != ONSTACK_TRUNCATED_UNREADABLE;
+      if (known && result.frame_count == stack->count) stack->truncation = result.truncation;
+      return;
+    }
+    if (result.frame_count < stack->count) return;
     /* What was kept ends somewhere; that the stack went on is no fault of it. */
     const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
     *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
@@ -19885,14 +19904,6 @@ typedef struct onstack_delivery {
   uint64_t *frames;             /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
   onstack_interleave_counters *interleaved;
 } onstack_delivery;
-
-/*
- * Makes of a stack as a handler has left it what can be told: walks it again where it was kept (`kept`, else NULL), and cuts it
- * where its code may have changed since it was walked (`sequence`: the map's, at the walk) or no call site is. Consumer, or
- * whoever else hands out stacks that were walked as this slot's are.
- */
-ONSTACK_INTERNAL void onstack_deliver_complete(const onstack_slot *slot, onstack_kept *kept, uint32_t sequence,
-                                               const onstack_derive *derive, onstack_walked *stack);
 
 /* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
    Returns their number. */
@@ -19973,13 +19984,6 @@ static void deliver_compare(const onstack_slot *slot, uint32_t sequence, onstack
   stack->truncation = ONSTACK_TRUNCATED_PENDING;
 }
 
-void onstack_deliver_complete(const onstack_slot *slot, onstack_kept *kept, uint32_t sequence, const onstack_derive *derive,
-                              onstack_walked *stack) {
-  if (kept) onstack_again(slot, kept, derive, stack);
-  deliver_compare(slot, sequence, stack);
-  deliver_check_call_sites(slot, stack);
-}
-
 static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry, const onstack_walked *stack) {
   onstack_add_relaxed(&counters->recorded.weight, (uint64_t)entry->weight);
   onstack_add_relaxed(&counters->recorded.value, entry->value);
@@ -19994,7 +19998,9 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_unwound_by(&slot->ring, entry), entry->frame_count, entry->truncation};
-  onstack_deliver_complete(slot, kept, entry->map_sequence, to->derive, &stack);
+  if (kept) onstack_again(slot, kept, to->derive, &stack);
+  deliver_compare(slot, entry->map_sequence, &stack);
+  deliver_check_call_sites(slot, &stack);
   onstack_walked native = stack;
   if (entry->flags & ONSTACK_ENTRY_INTERPRETED) {
     onstack_interpreted *interpreted = onstack_ring_more(&slot->ring, entry);
@@ -27772,7 +27778,6 @@ struct onstack_session {
   onstack_module_statistics module_statistics;       /* under the consumer lock */
   uint64_t tended_ns, refreshed_ns;                  /* consumer only */
   uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
-  uint32_t makes_tables;                             /* a stack that is no sample needs them (publish / observe) */
   uint64_t begun_ns;                                 /* monotonic; in the child of a fork anew */
   onstack_pace pace;                                 /* consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */
@@ -27843,12 +27848,9 @@ typedef struct onstack_session_walk {
 /* The same in the child of a fork, where the session is not. Any thread. */
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
-/*
- * What can be told of such a tick's stack: as onstack_deliver_complete (drain/deliver.h) says, with a session that runs. One
- * that stays PENDING makes the session derive all tables. Start-stop only.
- */
-ONSTACK_INTERNAL void onstack_session_complete(onstack_session *session, onstack_kept *kept, uint32_t sequence,
-                                               onstack_walked *stack);
+/* Walks such a tick's stack further where it was kept (`kept`, else NULL), with a session that runs. What a stack lacks that
+   was not kept is derived, for the next one. Start-stop only. */
+ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
 
 /* Gives such a stack back to its pool, which several processes share. Start-stop only. */
 ONSTACK_INTERNAL void onstack_session_release(const onstack_kept *pool, onstack_kept *kept);
@@ -27916,7 +27918,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 static bool session_waits_with_rules(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
   const uint64_t *cut = &session->delivered[slot->kind].truncated_by[ONSTACK_TRUNCATED_PENDING];
-  if (onstack_observe(&session->makes_tables) || slot->kind != ONSTACK_KIND_CPU || !session->settings.threads) return false;
+  if (slot->kind != ONSTACK_KIND_CPU || !session->settings.threads) return false;
   /* One that could not be walked again: the kernel copies no stacks (seccomp), or it is too deep. */
   if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
   /* Handlers tell by the whole stack whose an interpreter's frames are. */
@@ -28006,9 +28008,11 @@ static void session_open_own(const onstack_session *session) {
 
 static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
 
-void onstack_session_complete(onstack_session *session, onstack_kept *kept, uint32_t sequence, onstack_walked *stack) {
-  onstack_deliver_complete(session->slot, kept, sequence, &session_derive, stack);
-  if (stack->truncation == ONSTACK_TRUNCATED_PENDING) onstack_publish(&session->makes_tables, 1u);
+void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack) {
+  if (kept)
+    onstack_again(session->slot, kept, &session_derive, stack);
+  else if (stack->truncation == ONSTACK_TRUNCATED_PENDING)
+    onstack_modules_derive(stack->frames[stack->count - 1] - (stack->count > 1));
 }
 
 void onstack_session_release(const onstack_kept *pool, onstack_kept *kept) { onstack_again_release(pool, kept, true); }

@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/clock_ns.h"
 #include "base/sys.h"
+#include "control/unwind/modules.h"
 #include "handler/arch.h"
 #include "handler/tick/arm.h"
 #include "handler/tick/kept.h"
@@ -24,11 +25,13 @@
 #include <time.h>
 
 #define FIRST_TICKS_DEPTH 100u
-#define FIRST_TICKS_ENTRIES 1024u /* 1 MiB of addresses, of which what is used becomes memory */
+#define FIRST_TICKS_ENTRIES 1024u /* 1 MiB; with the stacks 28 MiB of addresses, of which what is used becomes memory */
 #define FIRST_TICKS_NS 20000000u
 #define FIRST_TICKS_VDSO 16384u           /* bytes that it takes at most */
 #define FIRST_TICKS_SOON_NS 100000u       /* what has expired when it is set ticks at once, and not with the kernel's tick */
 #define FIRST_TICKS_SILENT_NS 3000000000u /* a keeper looks each half second */
+#define FIRST_TICKS_TRIES 100u            /* to read the map while it is written, */
+#define FIRST_TICKS_AGAIN_NS 100000u      /* and so long between two */
 #define FIRST_TICKS_KEPT_NS 100000000u    /* by then a child that works all the time has its session */
 
 enum { FIRST_TICKS_FREE, FIRST_TICKS_CLAIMED, FIRST_TICKS_FILLED };
@@ -36,8 +39,7 @@ enum { FIRST_TICKS_FREE, FIRST_TICKS_CLAIMED, FIRST_TICKS_FILLED };
 typedef struct first_ticks_entry {
   uint32_t weight;
   uint32_t birth; /* of the child */
-  uint32_t gone;  /* how many modules it knew to be gone (handler/unwind/rules/rules.h) */
-  uint32_t map;   /* the sequence of its map of modules */
+  uint32_t map;   /* the sequence of its map of modules, before the walk (handler/unwind/rules/rules.h) */
   uint32_t kept;  /* its stack's number among those that are kept; 0: it is not */
   int32_t tid;
   uint16_t count;
@@ -48,7 +50,8 @@ typedef struct first_ticks_entry {
   uint8_t unwound_by[FIRST_TICKS_DEPTH];
 } first_ticks_entry;
 
-/* Shared by a process that has a session and its children. */
+/* Shared by a process that has a session and its children, each of which may have written anything: whoever reads it checks
+   each number that leads to memory. */
 typedef struct first_ticks_shared {
   uint32_t open;    /* somebody collects, */
   uint32_t births;  /* of children that share it. Process ids are another's in a namespace */
@@ -76,6 +79,7 @@ static struct {
   first_ticks_shared *own;    /* this process collects from it; NULL: it has not forked yet */
   first_ticks_shared *parent; /* it is collected from elsewhere */
   uint64_t samples, weight;   /* that are in this process's profile */
+  uint64_t truncated;         /* of the samples */
   onstack_timer timer;
   uint32_t armed;
   uint32_t over; /* the tick that was enough has come */
@@ -106,11 +110,55 @@ void onstack_first_ticks_close(void) {
   if (own) onstack_publish(&own->open, 0u);
 }
 
+static ONSTACK_HANDLER bool first_ticks_is_vdso(uint64_t address) { return address - first_ticks.vdso < FIRST_TICKS_VDSO; }
+
+/* Whether a module of this process holds the address that did so when the map had this sequence. */
+static bool first_ticks_held(uint64_t address, uint32_t map) {
+  onstack_module module = {.low = 0};
+  for (uint32_t i = 0; i < FIRST_TICKS_TRIES; i++) {
+    switch (onstack_modules_find(address, &module)) {
+    case ONSTACK_MODULE_HERE:
+      return (int32_t)(module.since - map) <= 0;
+    case ONSTACK_MODULE_NONE:
+      return false;
+    default:
+      onstack_sys_sleep(FIRST_TICKS_AGAIN_NS); /* another thread is writing it */
+    }
+  }
+  return false;
+}
+
+/* The frames whose code is here what it was there. A library that was closed since may have another at its place, and what was
+   walked on here may lead into code that only one of the two has. */
+static uint32_t first_ticks_believed(const onstack_walked *stack, uint32_t map) {
+  for (uint32_t i = 0; i < stack->count; i++) {
+    const uint64_t address = stack->frames[i] - (i > 0);
+    if (!first_ticks_is_vdso(address) && !first_ticks_held(address, map)) return i;
+  }
+  return stack->count;
+}
+
+/* Finds the rest of a stack, and cuts what is not to be believed. False: nothing of it is. */
+static bool first_ticks_complete(const first_ticks_taker *to, const first_ticks_entry *entry, onstack_kept *kept,
+                                 onstack_walked *stack) {
+  if (to->session) onstack_session_walk_again(to->session, kept, stack);
+  onstack_walk_result result = {stack->count, stack->truncation};
+  onstack_walk_check(first_ticks.walk.copy_works, stack->frames, stack->unwound_by, &result);
+  stack->count = result.frame_count;
+  stack->truncation = result.truncation;
+  const uint32_t believed = first_ticks_believed(stack, entry->map);
+  if (believed < stack->count) stack->truncation = ONSTACK_TRUNCATED_PENDING;
+  stack->count = believed;
+  return believed > 0;
+}
+
 static bool first_ticks_give(const first_ticks_taker *to, first_ticks_entry *entry, onstack_kept *kept) {
   char name[sizeof(entry->name) + 1] = {0};
-  onstack_walked stack = {entry->frames, entry->unwound_by, entry->count, entry->truncation};
+  onstack_walked stack = {entry->frames, entry->unwound_by, onstack_load_relaxed(&entry->count),
+                          onstack_load_relaxed(&entry->truncation)};
+  if (stack.count == 0 || stack.count > FIRST_TICKS_DEPTH || stack.truncation >= ONSTACK_TRUNCATION_COUNT) return false;
+  if (!first_ticks_complete(to, entry, kept, &stack)) return false;
   memcpy(name, entry->name, sizeof(entry->name));
-  onstack_session_complete(to->session, kept, entry->map, &stack);
   const onstack_sample sample = {.size = sizeof(sample),
                                  .kind = ONSTACK_KIND_CPU,
                                  .time_ns = entry->time_ns,
@@ -123,13 +171,20 @@ static bool first_ticks_give(const first_ticks_taker *to, first_ticks_entry *ent
                                  .thread_name = name,
                                  .frames = stack.frames,
                                  .frame_count = stack.count};
+  first_ticks.truncated += stack.truncation != ONSTACK_TRUNCATED_NOT;
   return onstack_profile_sink(to->profile, &sample) == 0;
+}
+
+static onstack_kept *first_ticks_kept(first_ticks_shared *shared, const first_ticks_entry *entry) {
+  const uint32_t number = onstack_load_relaxed(&entry->kept);
+  return number - 1 < ONSTACK_KEPT_STACKS ? &shared->stacks[number - 1] : NULL;
 }
 
 /* Gives those of child `birth` (0: of any) that came before `before_ns` to the profile; returns how many it took. */
 static uint32_t first_ticks_move(first_ticks_shared *shared, const first_ticks_taker *to, uint32_t birth,
                                  uint64_t before_ns) {
   uint32_t given = 0;
+  onstack_modules_refresh(0); /* what has been loaded and closed until now */
   for (uint32_t i = 0; i < FIRST_TICKS_ENTRIES; i++) {
     first_ticks_entry *entry = &shared->entries[i];
     uint32_t expected = FIRST_TICKS_FILLED;
@@ -141,10 +196,8 @@ static uint32_t first_ticks_move(first_ticks_shared *shared, const first_ticks_t
       onstack_publish(&shared->states[i], (uint32_t)FIRST_TICKS_FILLED);
       continue;
     }
-    /* Where a library was closed since, another may lie at its addresses. */
-    const bool same = birth != 0 || entry->gone == onstack_load_relaxed(&onstack_modules.gone);
-    onstack_kept *kept = entry->kept > 0 ? &shared->stacks[entry->kept - 1] : NULL;
-    if (same && first_ticks_give(to, entry, kept)) {
+    onstack_kept *kept = first_ticks_kept(shared, entry);
+    if (first_ticks_give(to, entry, kept)) {
       first_ticks.weight += entry->weight;
       given++;
     } else {
@@ -171,12 +224,13 @@ void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *pr
 }
 
 int onstack_first_ticks_tell(int (*write)(void *data, const void *bytes, size_t length), void *data) {
-  char text[160];
+  char text[200];
   const first_ticks_shared *own = onstack_observe(&first_ticks.own);
   const uint64_t lost = own ? onstack_load_relaxed(&own->lost) : 0;
   const int length =
-      snprintf(text, sizeof(text), "onstack.first_ticks samples=%" PRIu64 " weight=%" PRIu64 " dropped=%" PRIu64 "\n",
-               first_ticks.samples, first_ticks.weight, lost);
+      snprintf(text, sizeof(text),
+               "onstack.first_ticks samples=%" PRIu64 " weight=%" PRIu64 " dropped=%" PRIu64 " truncated=%" PRIu64 "\n",
+               first_ticks.samples, first_ticks.weight, lost, first_ticks.truncated);
   return first_ticks.samples + lost > 0 ? write(data, text, (size_t)length) : 0;
 }
 
@@ -198,7 +252,7 @@ void onstack_first_ticks_forked(void) {
   if (first_ticks.own) first_ticks.parent = first_ticks.own;
   first_ticks.own = NULL;
   first_ticks.wanted = 0;
-  first_ticks.samples = first_ticks.weight = 0;
+  first_ticks.samples = first_ticks.weight = first_ticks.truncated = 0;
   first_ticks.armed = 0;
   first_ticks.timer.state = ONSTACK_TIMER_NONE;
 }
@@ -272,19 +326,17 @@ static ONSTACK_HANDLER uint32_t first_ticks_claim(first_ticks_shared *shared) {
 }
 
 /* What other threads of the process may make of tables meanwhile waits for us, as for a traceback on demand. */
-static ONSTACK_HANDLER void first_ticks_walk(first_ticks_shared *shared, first_ticks_entry *entry, ucontext_t *context) {
+static ONSTACK_HANDLER void first_ticks_walk(first_ticks_entry *entry, const onstack_registers *registers,
+                                             ucontext_t *context) {
   onstack_memory memory;
-  onstack_registers registers;
-  onstack_registers_from(&registers, context);
   onstack_traceback_enter();
   onstack_walk_prepare(&memory, first_ticks.walk.reader, first_ticks.walk.copy_works, NULL);
   onstack_walk_forget_ranges(&memory);
-  const onstack_walk walk = {&registers, context, &memory, NULL, entry->frames, FIRST_TICKS_DEPTH, entry->unwound_by};
+  const onstack_walk walk = {registers, context, &memory, NULL, entry->frames, FIRST_TICKS_DEPTH, entry->unwound_by};
   const onstack_walk_result result = onstack_walk_run(first_ticks.walk.unwinder, &walk);
   onstack_traceback_leave();
   entry->count = (uint16_t)result.frame_count;
   entry->truncation = (uint16_t)result.truncation;
-  entry->kept = result.truncation == ONSTACK_TRUNCATED_PENDING ? onstack_keep(shared->stacks, &registers) : 0;
 }
 
 /* Code that was not there when the process began is another's in the process that collects. */
@@ -292,7 +344,7 @@ static ONSTACK_HANDLER bool first_ticks_knows(const first_ticks_entry *entry) {
   onstack_module module = {.low = 0};
   for (uint32_t i = 0; i < entry->count; i++) {
     const uint64_t address = entry->frames[i] - (i > 0);
-    if (address - first_ticks.vdso < FIRST_TICKS_VDSO) continue; /* it lies where it lay */
+    if (first_ticks_is_vdso(address)) continue; /* it lies where it lay */
     if (onstack_modules_find(address, &module) != ONSTACK_MODULE_HERE) return false;
   }
   return entry->count > 0;
@@ -304,19 +356,21 @@ static ONSTACK_HANDLER bool first_ticks_record(first_ticks_shared *shared, uint3
   const bool room = onstack_has_room(context, first_ticks.walk.stack_bytes);
   const uint32_t claimed = room ? first_ticks_claim(shared) : FIRST_TICKS_ENTRIES;
   if (claimed == FIRST_TICKS_ENTRIES) return false;
+  onstack_registers registers;
   first_ticks_entry *entry = &shared->entries[claimed];
   entry->weight = weight;
   entry->birth = first_ticks.birth;
-  entry->gone = onstack_load_relaxed(&onstack_modules.gone);
   entry->map =
       onstack_seqlock_begin(&onstack_modules.lock) & ~1u; /* before the walk reads any of it; odd: of the one before */
   entry->tid = onstack_sys_gettid();
   entry->name[0] = entry->name[1] = 0;
   entry->time_ns = now_ns;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)entry->name); /* writes at most 16 bytes */
-  first_ticks_walk(shared, entry, context);
+  onstack_registers_from(&registers, context);
+  first_ticks_walk(entry, &registers, context);
   const bool known = first_ticks_knows(entry);
-  if (!known && entry->kept > 0) onstack_kept_release(&shared->stacks[entry->kept - 1]);
+  const bool keeps = known && entry->truncation == ONSTACK_TRUNCATED_PENDING;
+  entry->kept = keeps ? onstack_keep(shared->stacks, &registers) : 0;
   onstack_publish(&shared->states[claimed], (uint32_t)(known ? FIRST_TICKS_FILLED : FIRST_TICKS_FREE));
   return known;
 }

@@ -24,7 +24,7 @@ ONSTACK_INTERNAL void onstack_first_ticks_open(const onstack_session *session);
 ONSTACK_INTERNAL void onstack_first_ticks_close(void);
 
 /* Gives what children have sampled to the profile: what is older than a moment, or `all`. Returns how many samples that was.
-   The keeper, while the session runs. */
+   The keeper, while the session runs; or with none (NULL), when no stack is walked further. */
 ONSTACK_INTERNAL uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile, bool all);
 
 /* Gives this process's own first ticks to its profile, as far as nobody has collected them. The keeper, while the session

@@ -225,6 +225,7 @@ void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc) 
   onstack_first_ticks_close();
   if (sampling.session) onstack_first_ticks_collect(sampling.session, sampling.profile, true);
   if (sampling.session) onstack_session_stop(sampling.session);
+  onstack_first_ticks_collect(NULL, sampling.profile, true); /* of those that were in their handlers meanwhile */
   onstack_store_relaxed(&sampling.on, 0u);
   sampling_complain_of_loss();
   sampling_complain_of_spans(settings);

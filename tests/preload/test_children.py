@@ -148,3 +148,14 @@ def children_whose_one_thread_ends_at_once():
     for clock in ("wall", "cpu"):
         with Run(made, ONSTACK_PROFILE="out.%p", ONSTACK_CLOCK=clock, ONSTACK_FREQUENCY="100") as run:
             equal((run.status, run.output, run.errors), (0, "", ""), f"status, output and errors with the clock {clock}")
+
+
+@case
+def children_that_write_over_what_they_share():
+    """A child with a stray pointer, or with fewer rights than its parent, is no danger to it."""
+    made = OUT / "fork_scribbles"
+    source = pathlib.Path(__file__).with_name("fork_scribbles.c")
+    subprocess.run(["cc", "-O1", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", source, "-o", made], check=True)
+    with Run(made, ONSTACK_PROFILE="out.%p", ONSTACK_FREQUENCY="500") as run:
+        equal((run.status, run.output, run.errors), (0, "0\n", ""), "status, children that found nothing to write over, and errors")
+        check(run.profile(run.names[0]).seconds() > 0.1, "the parent's work")

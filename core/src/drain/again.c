@@ -32,7 +32,8 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
   again_memory view = {.kept = kept};
   onstack_walk_prepare(&view.memory, &again_reader, slot->copy_works, NULL);
   view.memory.elsewhere = true;
-  const uint64_t high = kept->first.high > kept->native.high ? kept->first.high : kept->native.high;
+  const bool both = kept->first.high > kept->first.low;
+  const uint64_t high = both ? kept->first.high : kept->native.high;
   view.memory.ranges[0] = (onstack_stack_range){kept->native.low, high};
   view.memory.ranges[1] = (onstack_stack_range){kept->go.low, kept->go.high};
   const onstack_walk walk = {.registers = &kept->registers,
@@ -66,7 +67,13 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
       whole = true;
       continue;
     }
-    if (!further || result.frame_count < stack->count) return;
+    if (!further) {
+      /* All rules are there, and the stack ends as it does. */
+      const bool known = result.truncation != ONSTACK_TRUNCATED_PENDING && result.truncation != ONSTACK_TRUNCATED_UNREADABLE;
+      if (known && result.frame_count == stack->count) stack->truncation = result.truncation;
+      return;
+    }
+    if (result.frame_count < stack->count) return;
     /* What was kept ends somewhere; that the stack went on is no fault of it. */
     const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
     *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Walks a stack that was kept (handler/tick/kept.h) when its rules are there. The consumer only. */
+/* Walks a stack that was kept (handler/tick/kept.h) when its rules are there. A slot's consumer, or the preload's keeper. */
 #ifndef ONSTACK_DRAIN_AGAIN_H
 #define ONSTACK_DRAIN_AGAIN_H
 

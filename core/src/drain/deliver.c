@@ -78,13 +78,6 @@ static void deliver_compare(const onstack_slot *slot, uint32_t sequence, onstack
   stack->truncation = ONSTACK_TRUNCATED_PENDING;
 }
 
-void onstack_deliver_complete(const onstack_slot *slot, onstack_kept *kept, uint32_t sequence, const onstack_derive *derive,
-                              onstack_walked *stack) {
-  if (kept) onstack_again(slot, kept, derive, stack);
-  deliver_compare(slot, sequence, stack);
-  deliver_check_call_sites(slot, stack);
-}
-
 static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry, const onstack_walked *stack) {
   onstack_add_relaxed(&counters->recorded.weight, (uint64_t)entry->weight);
   onstack_add_relaxed(&counters->recorded.value, entry->value);
@@ -99,7 +92,9 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_unwound_by(&slot->ring, entry), entry->frame_count, entry->truncation};
-  onstack_deliver_complete(slot, kept, entry->map_sequence, to->derive, &stack);
+  if (kept) onstack_again(slot, kept, to->derive, &stack);
+  deliver_compare(slot, entry->map_sequence, &stack);
+  deliver_check_call_sites(slot, &stack);
   onstack_walked native = stack;
   if (entry->flags & ONSTACK_ENTRY_INTERPRETED) {
     onstack_interpreted *interpreted = onstack_ring_more(&slot->ring, entry);

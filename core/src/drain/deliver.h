@@ -28,14 +28,6 @@ typedef struct onstack_delivery {
   onstack_interleave_counters *interleaved;
 } onstack_delivery;
 
-/*
- * Makes of a stack as a handler has left it what can be told: walks it again where it was kept (`kept`, else NULL), and cuts it
- * where its code may have changed since it was walked (`sequence`: the map's, at the walk) or no call site is. Consumer, or
- * whoever else hands out stacks that were walked as this slot's are.
- */
-ONSTACK_INTERNAL void onstack_deliver_complete(const onstack_slot *slot, onstack_kept *kept, uint32_t sequence,
-                                               const onstack_derive *derive, onstack_walked *stack);
-
 /* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
    Returns their number. */
 ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *by_kind,

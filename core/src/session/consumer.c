@@ -74,7 +74,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 static bool session_waits_with_rules(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
   const uint64_t *cut = &session->delivered[slot->kind].truncated_by[ONSTACK_TRUNCATED_PENDING];
-  if (onstack_observe(&session->makes_tables) || slot->kind != ONSTACK_KIND_CPU || !session->settings.threads) return false;
+  if (slot->kind != ONSTACK_KIND_CPU || !session->settings.threads) return false;
   /* One that could not be walked again: the kernel copies no stacks (seccomp), or it is too deep. */
   if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
   /* Handlers tell by the whole stack whose an interpreter's frames are. */
@@ -164,9 +164,11 @@ static void session_open_own(const onstack_session *session) {
 
 static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
 
-void onstack_session_complete(onstack_session *session, onstack_kept *kept, uint32_t sequence, onstack_walked *stack) {
-  onstack_deliver_complete(session->slot, kept, sequence, &session_derive, stack);
-  if (stack->truncation == ONSTACK_TRUNCATED_PENDING) onstack_publish(&session->makes_tables, 1u);
+void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack) {
+  if (kept)
+    onstack_again(session->slot, kept, &session_derive, stack);
+  else if (stack->truncation == ONSTACK_TRUNCATED_PENDING)
+    onstack_modules_derive(stack->frames[stack->count - 1] - (stack->count > 1));
 }
 
 void onstack_session_release(const onstack_kept *pool, onstack_kept *kept) { onstack_again_release(pool, kept, true); }

@@ -37,7 +37,6 @@ struct onstack_session {
   onstack_module_statistics module_statistics;       /* under the consumer lock */
   uint64_t tended_ns, refreshed_ns;                  /* consumer only */
   uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
-  uint32_t makes_tables;                             /* a stack that is no sample needs them (publish / observe) */
   uint64_t begun_ns;                                 /* monotonic; in the child of a fork anew */
   onstack_pace pace;                                 /* consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */

@@ -29,12 +29,9 @@ typedef struct onstack_session_walk {
 /* The same in the child of a fork, where the session is not. Any thread. */
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
-/*
- * What can be told of such a tick's stack: as onstack_deliver_complete (drain/deliver.h) says, with a session that runs. One
- * that stays PENDING makes the session derive all tables. Start-stop only.
- */
-ONSTACK_INTERNAL void onstack_session_complete(onstack_session *session, onstack_kept *kept, uint32_t sequence,
-                                               onstack_walked *stack);
+/* Walks such a tick's stack further where it was kept (`kept`, else NULL), with a session that runs. What a stack lacks that
+   was not kept is derived, for the next one. Start-stop only. */
+ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
 
 /* Gives such a stack back to its pool, which several processes share. Start-stop only. */
 ONSTACK_INTERNAL void onstack_session_release(const onstack_kept *pool, onstack_kept *kept);

@@ -54,8 +54,8 @@ type Left = (PathBuf, u32);
 /// Writes a profile to that file.
 type Write<'a> = dyn Fn(Profile, &Path) -> Result<(), Failure> + 'a;
 
-/// Profiles that are in memory together, so that each file that they name is read once for all of them.
-const TOGETHER: usize = 64;
+/// So many profiles are in memory together, or files of so many bytes, so that what they name is read once for all of them.
+const TOGETHER: (usize, u64) = (64, 16 << 20);
 
 /// Turns what the processes have left into profiles, the program's first. A file that is no profile is named, and the others
 /// are taken.
@@ -108,8 +108,11 @@ fn write_merged(
 fn write_each(left: &[Left], write: &dyn Fn(Profile, u32) -> Result<(), Failure>) -> Result<usize, Failure> {
     let mut processes = 0;
     let mut failed = None;
-    for left in left.chunks(TOGETHER) {
-        let profiles = left.iter().filter_map(|(file, process)| Some((told(*process, read(file))?, *process)));
+    let mut rest = left;
+    while !rest.is_empty() {
+        let (these, others) = rest.split_at(together(rest));
+        rest = others;
+        let profiles = these.iter().filter_map(|(file, process)| Some((told(*process, read(file))?, *process)));
         let (mut profiles, ids): (Vec<_>, Vec<_>) = profiles.unzip();
         Profile::symbolize_all(&mut profiles);
         processes += profiles.len();
@@ -118,6 +121,17 @@ fn write_each(left: &[Left], write: &dyn Fn(Profile, u32) -> Result<(), Failure>
         }
     }
     failed.map_or(Ok(processes), Err)
+}
+
+/// How many of the first, one at least.
+fn together(left: &[Left]) -> usize {
+    let (count, bytes) = TOGETHER;
+    let mut sum = 0;
+    let fits = |(file, _): &&Left| {
+        sum += fs::metadata(file).map_or(0, |metadata| metadata.len());
+        sum <= bytes
+    };
+    left.iter().take(count).take_while(fits).count().max(1)
 }
 
 /// Without the failure, which is told.

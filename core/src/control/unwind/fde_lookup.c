@@ -107,7 +107,8 @@ static size_t fde_copy_common(const onstack_fde_source *source, onstack_fde_inde
   }
   const size_t size = fde_copy_entry(source, at, out, FDE_COMMON_BYTES);
   if (size == 0 || size > sizeof(common->bytes)) return size;
-  common->address = 0;
+  onstack_store_relaxed(&common->address, (uint64_t)0);
+  onstack_fence_signal();
   memcpy(common->bytes, out, size);
   common->size = (uint32_t)size;
   onstack_publish(&common->address, at); /* last: the child of a fork has a copy */

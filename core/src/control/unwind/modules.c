@@ -363,6 +363,13 @@ static void modules_free_retired(void) {
   }
 }
 
+/* The child of a fork in between has one that nobody frees, and no freed one. */
+static void module_free_index(module_entry *entry) {
+  onstack_fde_index *index = entry->index;
+  onstack_publish(&entry->index, (onstack_fde_index *)NULL);
+  free(index);
+}
+
 /* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
    table, which goes with its entry if that one is not there any more; and before a file has it, for the same build would have
    it for ever. False: something has come or gone, and `entry` may be another one by now. */
@@ -371,6 +378,7 @@ static bool module_try(module_entry *entry) {
   onstack_table_key key;
   bool keeps = false;
   entry->tried = module_derive(entry, &key, &keeps) == 0;
+  if (entry->tried) module_free_index(entry);
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
   if (!onstack_loader_same(&modules_known.loaded, &loaded)) return false;

@@ -5,7 +5,8 @@
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c). What lies between
  * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc has one of 600 KiB).
  *
- * A slot has a pool of them, which takes memory only while it is used. With all of it in use a sample stays cut.
+ * A slot has a pool of them, and so have the children of a preloaded process together (preload/first_ticks.c). It takes memory
+ * only while it is used. With all of it in use a sample stays cut.
  */
 #ifndef ONSTACK_HANDLER_TICK_KEPT_H
 #define ONSTACK_HANDLER_TICK_KEPT_H
@@ -26,7 +27,7 @@ typedef struct onstack_kept_piece {
 } onstack_kept_piece;
 
 typedef struct onstack_kept {
-  uint32_t taken; /* 0 or 1: a handler takes it, the consumer gives it back */
+  uint32_t taken; /* 0 or 1: a handler takes it, who walks it gives it back */
   uint32_t reserved;
   onstack_registers registers;
   onstack_kept_piece native, first, go;
@@ -34,7 +35,7 @@ typedef struct onstack_kept {
   uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
   uint8_t first_bytes[ONSTACK_KEPT_FIRST] __attribute__((aligned(16)));
   uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
-  uint64_t frames[ONSTACK_MAX_DEPTH]; /* the consumer's */
+  uint64_t frames[ONSTACK_MAX_DEPTH]; /* of who walks it */
   uint8_t unwound_by[ONSTACK_MAX_DEPTH];
 } onstack_kept;
 
@@ -44,7 +45,7 @@ _Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a by
    NULL) has none, or nothing could be copied. Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
 
-/* Gives one back. Consumer only. */
+/* Gives one back. Whoever has it; signal-safe. */
 ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
 
 /* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
