@@ -146,6 +146,7 @@ core_not="code_source/leads_on_where_frame_pointers_end go_library/opens_that_fa
   profile_maps/without_proc_the_loader_is_asked
   profile_maps/offsets_become_virtual_addresses_whatever_happens_to_the_mapping symbol_index/names_outlive_their_file
   arm64/go_and_its_changes_of_stacks fde_lookup/stacks_are_whole_before_there_are_tables
+  fde_lookup/a_frame_of_a_megabyte_has_callers
   table_files/a_second_process_reads_what_the_first_has_kept"
 
 run_core_tests() { # directory, compiler, flags, how to run it, tests, those that are left out
