@@ -116,8 +116,13 @@ def short_processes_are_in_the_books():
 
 @case
 def children_of_milliseconds_are_in_their_parents_profile():
+    """With a real-time priority, if we may: on a busy machine the scheduler lets a child begin behind a tick of the kernel's, and
+    those of 3 ms are gone before the next."""
+    chrt = ["chrt", "-r", "1"]
+    first = chrt if Run(*chrt, "true", LD_PRELOAD="").status == 0 else []
     for rate in ("99", "500"):
-        with program(0.003, "short", 400, ONSTACK_PROFILE="out.%p", ONSTACK_STATUS="status.%p", ONSTACK_FREQUENCY=rate) as run:
+        with Run(*first, "env", f"LD_PRELOAD={LIBRARY}", PROGRAM, 0.003, "short", 400, LD_PRELOAD="", ONSTACK_PROFILE="out.%p",
+                 ONSTACK_STATUS="status.%p", ONSTACK_FREQUENCY=rate) as run:
             equal((run.status, run.errors), (STATUS, ""), "status, errors")
             files = [name for name in run.names if name.startswith("out")]
             check(len(files) <= 3, f"files: {run.names}; the first children come before their parent's session")
