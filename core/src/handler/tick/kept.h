@@ -3,7 +3,7 @@
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c). What lies between
- * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc has one of 600 KiB).
+ * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
  *
  * A slot has a pool of them, and so have the children of a preloaded process together (preload/first_ticks.c). It takes memory
  * only while it is used. With all of it in use a sample stays cut.
