@@ -13,29 +13,8 @@
 #define ONSTACK_PRELOAD_FIRST_TICKS_H
 
 #include "base/defs.h"
-#include "onstack/onstack.h"
 
 #include <signal.h>
-
-/* A session of this process samples CPU time: from here on its children share memory with it. The keeper. */
-ONSTACK_INTERNAL void onstack_first_ticks_open(const onstack_session *session);
-
-/* It is about to end: children that have no session yet get one with their next tick. Signal-safe. */
-ONSTACK_INTERNAL void onstack_first_ticks_close(void);
-
-/* Gives what children have sampled to the profile: what is older than a moment, or `all`. Returns how many samples that was.
-   The keeper, while the session runs; or with none (NULL), when no stack is walked further. */
-ONSTACK_INTERNAL uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile, bool all);
-
-/* Gives this process's own first ticks to its profile, as far as nobody has collected them. The keeper, while the session
-   runs. */
-ONSTACK_INTERNAL void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile);
-
-/* A line of what is in the profile of this process, if there is anything; 0 or what `write` returns. The keeper. */
-ONSTACK_INTERNAL int onstack_first_ticks_tell(int (*write)(void *data, const void *bytes, size_t length), void *data);
-
-/* Before fork: makes the memory, once. Signal-safe. */
-ONSTACK_INTERNAL void onstack_first_ticks_before_fork(void);
 
 /* In the child of a fork, before anything else here: no timer is inherited. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_first_ticks_forked(void);

@@ -3,7 +3,7 @@
  * Children that are to be profiled need a keeper, made when every handler of fork has run: so behind fork and behind the
  * functions of libc that fork inside. vfork is left alone (it returns twice); its children exec or end at once.
  */
-#include "preload/first_ticks.h"
+#include "preload/first_ticks_store.h"
 #include "preload/lifecycle.h"
 #include "preload/next.h"
 

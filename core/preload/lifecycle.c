@@ -7,6 +7,7 @@
 #include "control/pin.h"
 #include "handler/tick/own_threads.h"
 #include "preload/first_ticks.h"
+#include "preload/first_ticks_store.h"
 #include "preload/guard.h"
 #include "preload/host_action.h"
 #include "preload/keeper.h"

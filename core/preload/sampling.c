@@ -9,6 +9,7 @@
 #include "preload/compress.h"
 #include "preload/complain.h"
 #include "preload/first_ticks.h"
+#include "preload/first_ticks_store.h"
 #include "preload/status.h"
 #include "session/start.h"
 

@@ -2,7 +2,7 @@
 #include "preload/status.h"
 
 #include "preload/allocator.h"
-#include "preload/first_ticks.h"
+#include "preload/first_ticks_store.h"
 #include "preload/new_file.h"
 #include "session/memory_text.h"
 #include "session/statistics_text.h"
