@@ -17419,7 +17419,7 @@ typedef struct onstack_fde_index {
   onstack_fde_common commons[ONSTACK_FDE_COMMONS];
 } onstack_fde_index;
 
-/* False: no FDE covers the address, or it is not of the usual form; a whole table may know more. */
+/* False: no FDE covers the address, or it is not of the usual form; a whole table may know more. One at a time. */
 ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, onstack_fde_index *index, uint64_t address,
                                          onstack_rule *rule);
 
@@ -17471,7 +17471,7 @@ ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 #include <string.h>
 
 #define FDE_COMMON_BYTES ((size_t)512) /* of the longest CIE that is taken */
-#define FDE_BYTES ((size_t)8192)       /* of the longest FDE that is taken */
+#define FDE_BYTES ((size_t)65536)      /* of the longest FDE that is taken; gcc has one of 20 KB */
 #define FDE_FIRST ((size_t)256)        /* is copied at first, and nearly always enough */
 #define FDE_BLOCK 512u                 /* entries of the search table that are copied at once: a page */
 
@@ -17597,22 +17597,25 @@ static bool fde_visit(void *data, const onstack_cfi_function *function) {
   return false;
 }
 
+/* The CIE, and right behind it the FDE. Too large for the stacks that polls come on; of the pages one is used as a rule. */
+static uint8_t fde_section[FDE_COMMON_BYTES + FDE_BYTES];
+
 /* The FDE and its CIE are made a section of their own: the CIE first, and the address such that the FDE lies where it did, as
    its pointers count from their own place. The CIE's pointers are only skipped. */
 bool onstack_fde_lookup(const onstack_fde_source *source, onstack_fde_index *index, uint64_t address, onstack_rule *rule) {
-  uint8_t bytes[FDE_COMMON_BYTES + FDE_BYTES], fde[FDE_BYTES];
+  uint8_t common_bytes[FDE_COMMON_BYTES], *fde = fde_section + FDE_COMMON_BYTES;
   uint32_t common_distance;
   fde_search search = {.address = address, .rule = rule};
   const uint64_t at = fde_find(source, index, address);
-  const size_t size = at == 0 ? 0 : fde_copy_entry(source, at, fde, sizeof(fde));
+  const size_t size = at == 0 ? 0 : fde_copy_entry(source, at, fde, FDE_BYTES);
   if (size == 0) return false;
   memcpy(&common_distance, fde + 4, sizeof(common_distance));
-  const size_t common = fde_copy_common(source, index, at + 4 - common_distance, bytes);
+  const size_t common = fde_copy_common(source, index, at + 4 - common_distance, common_bytes);
   if (common == 0 || common_distance == 0) return false;
   const uint32_t distance = (uint32_t)common + 4;
   memcpy(fde + 4, &distance, sizeof(distance));
-  memcpy(bytes + common, fde, size);
-  onstack_cfi_section section = {.bytes = bytes, .size = common + size, .address = at - common};
+  memcpy(fde - common, common_bytes, common);
+  onstack_cfi_section section = {.bytes = fde - common, .size = common + size, .address = at - common};
   onstack_cfi_each(&section, fde_visit, &search);
   if (address < search.function.low || address >= search.function.high) return false;
   onstack_cfi_run(&section, &search.function, fde_emit, &search);
@@ -18563,7 +18566,7 @@ typedef struct module_entry {
 } module_entry;
 
 #define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
-#define MODULES_DESCRIBED_BYTES 2048u                   /* of .eh_frame become rows in the time that one address takes */
+#define MODULES_DESCRIBED_BYTES 1024u                   /* of .eh_frame become rows in the time that one address takes */
 #define MODULES_NAME_BYTES ((size_t)1 << 17)            /* of all paths together */
 
 typedef struct module_list {

@@ -16,6 +16,11 @@
 
 TestSuite(fde_lookup, .init = t_setup);
 
+/* A function of many steps, whose FDE has 30 KB; gcc's largest has 20. compare() comes to it in the program. */
+__asm__(
+    ".text\n.type fde_lookup_long,@function\nfde_lookup_long:\n.cfi_startproc\n.rept 5000\nnop\n.cfi_adjust_cfa_offset 16\n"
+    "nop\n.cfi_adjust_cfa_offset -16\n.endr\nret\n.cfi_endproc\n.size fde_lookup_long,.-fde_lookup_long\n");
+
 typedef struct object {
   const char *name; /* part of its path; "": the program */
   onstack_fde_source source;

@@ -34,7 +34,7 @@ typedef struct onstack_fde_index {
   onstack_fde_common commons[ONSTACK_FDE_COMMONS];
 } onstack_fde_index;
 
-/* False: no FDE covers the address, or it is not of the usual form; a whole table may know more. */
+/* False: no FDE covers the address, or it is not of the usual form; a whole table may know more. One at a time. */
 ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, onstack_fde_index *index, uint64_t address,
                                          onstack_rule *rule);
 

@@ -34,7 +34,7 @@ typedef struct module_entry {
 } module_entry;
 
 #define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
-#define MODULES_DESCRIBED_BYTES 2048u                   /* of .eh_frame become rows in the time that one address takes */
+#define MODULES_DESCRIBED_BYTES 1024u                   /* of .eh_frame become rows in the time that one address takes */
 #define MODULES_NAME_BYTES ((size_t)1 << 17)            /* of all paths together */
 
 typedef struct module_list {
