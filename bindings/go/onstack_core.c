@@ -5425,6 +5425,8 @@ ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
 /* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening
    once. */
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
+/* The same without a session, where the handler that stands in is the installed one. */
+ONSTACK_INTERNAL void onstack_own_open_stood_in(int32_t signal);
 ONSTACK_INTERNAL void onstack_own_close(void);
 
 /* A handler that stands below ours in place of the host's (the preload's): the default disposition, while the host has none. */
@@ -6109,18 +6111,30 @@ bool onstack_own_changed_since(uint64_t ns) {
   return onstack_load_relaxed(&own_expected) != 0 || onstack_load_relaxed(&own_left_ns) > ns;
 }
 
-void onstack_own_open(int32_t signal) {
+static void own_open(int32_t signal, bool (*is_ours)(int32_t signal)) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
   if (!own || own->open != 0) return;
   /* Before the look: who takes the handler away says so first and then looks here. */
   onstack_dekker_store(&own->open, signal);
-  if (!onstack_dekker_load(&onstack_actions[signal].undisputed) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
+  if (!is_ours(signal) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
     onstack_dekker_store(&own->open, 0);
     return;
   }
   onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
   onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
+
+static bool own_is_undisputed(int32_t signal) { return onstack_dekker_load(&onstack_actions[signal].undisputed) != 0; }
+
+static bool own_is_stood_in(int32_t signal) {
+  struct onstack_kernel_sigaction now;
+  return onstack_own_stands_in.handler != 0 && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
+         now.handler == onstack_own_stands_in.handler;
+}
+
+void onstack_own_open(int32_t signal) { own_open(signal, own_is_undisputed); }
+
+void onstack_own_open_stood_in(int32_t signal) { own_open(signal, own_is_stood_in); }
 
 void onstack_own_close(void) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
@@ -27851,6 +27865,10 @@ typedef struct onstack_session_walk {
 /* The same in the child of a fork, where the session is not. Any thread. */
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
+/* The same where a session is yet to begin, for ticks whose stacks are kept and walked later: no unwinder. An error where they
+   could not be, or the clock is not that of CPU time. Start only. */
+ONSTACK_INTERNAL int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk);
+
 /* Walks such a tick's stack further where it was kept (`kept`, else NULL), with a session that runs. What a stack lacks that
    was not kept is derived, for the next one. Start-stop only. */
 ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
@@ -29010,6 +29028,21 @@ onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
                                 .period_ns = slot->period_ns};
 }
 
+int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk) {
+  static const uint32_t none;
+  onstack_settings settings;
+  const char *fault;
+  const int result = onstack_settings_make(options, &settings, &fault);
+  if (result < 0) return result;
+  *walk = (onstack_session_walk){.stack_bytes = settings.stack_bytes,
+                                 .room = &none,
+                                 .weight_max = settings.weight_max,
+                                 .period_ns = settings.period_ns};
+  walk->reader = onstack_reader_choose(&walk->copy_works);
+  if (settings.clock->kind != ONSTACK_KIND_CPU) return ONSTACK_E_CLOCK;
+  return settings.unwinder->needs_rules && walk->copy_works ? 0 : ONSTACK_E_UNWINDER;
+}
+
 int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
   return session_start(options, true, out);
 }
@@ -29283,10 +29316,15 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
 #ifndef ONSTACK_SESSION_STATISTICS_TEXT_H
 #define ONSTACK_SESSION_STATISTICS_TEXT_H
 
-/* `before`: ticks that nobody could take, before the session; they count as unattributed. `modules`: their lines too.
-   Errors: as onstack_session_stats_text. */
-ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, uint64_t before, bool modules, onstack_writer writer,
-                                              void *data);
+/* Ticks that are in a session's profile and not in its own counters. */
+typedef struct onstack_statistics_more {
+  uint64_t unattributed;               /* that nobody could take */
+  uint64_t samples, weight, truncated; /* taken without it */
+} onstack_statistics_more;
+
+/* `more` is added. `modules`: their lines too. Errors: as onstack_session_stats_text. */
+ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
+                                              onstack_writer writer, void *data);
 
 #endif
 
@@ -29391,13 +29429,21 @@ static int text_write_module(void *data, const onstack_module_stats *module) {
   return text->error != 0;
 }
 
-static int text_write(statistics_text *text, onstack_session *session, uint64_t before, bool modules) {
+static void text_add(onstack_stats *stats, const onstack_statistics_more *more) {
+  const uint64_t ticks = more->unattributed + more->weight;
+  stats->ticks += ticks;
+  stats->unattributed += more->unattributed;
+  stats->recorded += more->weight;
+  stats->samples += more->samples;
+  stats->truncated += more->truncated;
+  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period_ns; /* 0: not a clock that knows */
+}
+
+static int text_write(statistics_text *text, onstack_session *session, const onstack_statistics_more *more, bool modules) {
   onstack_stats stats = {.size = sizeof(stats)};
   int error = onstack_session_stats(session, &stats);
   if (error < 0) return error;
-  stats.ticks += before;
-  stats.unattributed += before;
-  if (stats.cpu_ns > 0) stats.cpu_ns += before * stats.period_ns; /* 0: not a clock that knows */
+  text_add(&stats, more);
   text_write_counters(text, session->settings.clock, &stats);
   text_write_interpreted(text, &stats);
   text_write_table_files(text);
@@ -29406,7 +29452,8 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   return text->error;
 }
 
-int onstack_statistics_write(onstack_session *session, uint64_t before, bool modules, onstack_writer writer, void *data) {
+int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
+                             onstack_writer writer, void *data) {
   if (!session || !writer) return ONSTACK_E_OPTIONS;
   statistics_text *text = malloc(sizeof(*text));
   if (!text) return -ENOMEM;
@@ -29414,14 +29461,15 @@ int onstack_statistics_write(onstack_session *session, uint64_t before, bool mod
   text->data = data;
   text->modules = 0;
   text->error = 0;
-  int error = text_write(text, session, before, modules);
+  int error = text_write(text, session, more, modules);
   free(text);
   return error;
 }
 
 int onstack_session_stats_text(onstack_session *session, onstack_writer writer, void *data) {
   onstack_ours++;
-  const int result = onstack_statistics_write(session, 0, true, writer, data);
+  const onstack_statistics_more none = {.unattributed = 0};
+  const int result = onstack_statistics_write(session, &none, true, writer, data);
   onstack_ours--;
   return result;
 }

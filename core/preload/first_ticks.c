@@ -26,10 +26,17 @@ static struct {
   uint32_t armed;
   uint32_t over; /* the tick that was enough has come */
   void (*enough)(void);
-  uint64_t before_ns; /* of the kernel's tick that went by before the process began */
+  uint64_t base_ns;   /* CPU time of the process when its ticks began; the others are from there on */
+  uint64_t tick_ns;   /* of the kernel; 0: not known */
+  uint64_t begun_ns;  /* CLOCK_MONOTONIC, when the process's CPU time was base_ns */
+  bool met;           /* the first tick has come, */
+  uint64_t before_ns; /* and so long before they began was the kernel's last one */
   uint64_t at_ns;     /* when the first one is due, from there on */
   uint64_t told;      /* ticks that came, as many as were due by the clock */
   uint64_t taken_ns;  /* CPU time that they stand for */
+  int32_t tid;        /* the thread that was looked at last, */
+  uint64_t thread_ns; /* the CPU time that it had used by then, */
+  uint64_t seen_ns;   /* and the process */
 } first_ticks;
 
 /* Below `below`. */
@@ -37,41 +44,32 @@ static ONSTACK_HANDLER uint64_t first_ticks_random(uint64_t below) {
   return onstack_arm_random(NULL, (uint32_t)onstack_sys_gettid(), onstack_first_ticks.birth, below) - 1;
 }
 
+void onstack_first_ticks_before_fork(void) {
+  if (onstack_first_ticks.alone && onstack_observe(&first_ticks.armed)) first_ticks.enough();
+  onstack_first_ticks_store_before_fork();
+}
+
 void onstack_first_ticks_forked(void) {
   onstack_first_ticks_store_forked();
   first_ticks.armed = 0;
+  first_ticks.taken_ns = 0;
   first_ticks.timer.state = ONSTACK_TIMER_NONE;
 }
 
-/*
- * The kernel looks at CPU timers when its own tick comes (kernel/time/posix-cpu-timers.c), so one that expires in the last few
- * milliseconds of a process is never heard of: of a process of 3 ms that is most. Taken as a sample of the kernel's ticks it is
- * right again: each tick of the kernel tells of the expiries since the one before, and so the first one of those in the part of
- * a tick that went by before the process began. Returns that part. Ticks come at one instant of each of their periods
- * (CLOCK_MONOTONIC, kernel/time/tick-sched.c), which the ticks of other children have told; any instant, until one has.
- */
-static uint64_t first_ticks_before_birth(uint64_t used_ns) {
-  struct onstack_timespec tick = {0, 0};
-  if (onstack_sys_call2(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick) < 0 || tick.nanoseconds <= 0) return 0;
-  const uint64_t tick_ns = (uint64_t)tick.nanoseconds, met_ns = onstack_load_relaxed(&onstack_first_ticks.parent->met_ns);
-  const uint64_t now_ns = onstack_monotonic_ns();
-  const uint64_t since_ns = met_ns > 0 && now_ns > met_ns ? (now_ns - met_ns) % tick_ns : first_ticks_random(tick_ns);
-  return since_ns > used_ns ? since_ns - used_ns : 0;
+static ONSTACK_HANDLER int first_ticks_set(uint64_t now_ns, uint64_t at_ns) {
+  const uint64_t soon_ns = now_ns + FIRST_TICKS_SOON_NS;
+  return onstack_timer_set_at(&first_ticks.timer, at_ns > soon_ns ? at_ns : soon_ns, onstack_first_ticks.walk.period_ns,
+                              true, NULL);
 }
 
+/* Its first tick is the kernel's next one, whatever is due by then. */
 static bool first_ticks_arm(void) {
   const int32_t clock = CLOCK_PROCESS_CPUTIME_ID;
-  const uint64_t period_ns = onstack_first_ticks.walk.period_ns, used_ns = onstack_clock_ns(clock);
-  first_ticks.before_ns = first_ticks_before_birth(used_ns);
-  first_ticks.at_ns = first_ticks_random(period_ns) + 1;
   first_ticks.timer.state = ONSTACK_TIMER_ARMING;
   onstack_timer_reset(&first_ticks.timer);
   if (onstack_timer_create(&first_ticks.timer, clock, SIGPROF, 0, (uint64_t)(uintptr_t)&first_ticks) < 0) return false;
   onstack_publish(&first_ticks.armed, 1u);
-  const uint64_t first_ns = first_ticks.at_ns > first_ticks.before_ns ? first_ticks.at_ns - first_ticks.before_ns : 0;
-  const uint64_t soon_ns = used_ns + FIRST_TICKS_SOON_NS;
-  if (onstack_timer_set_at(&first_ticks.timer, first_ns > soon_ns ? first_ns : soon_ns, period_ns, true, NULL) == 0)
-    return true;
+  if (first_ticks_set(onstack_clock_ns(clock), 0) == 0) return true;
   onstack_timer_delete(onstack_load_relaxed(&first_ticks.timer.id));
   onstack_publish(&first_ticks.armed, 0u);
   return false;
@@ -82,25 +80,40 @@ static ONSTACK_HANDLER bool first_ticks_is_open(const onstack_first_ticks_store 
   return onstack_observe(&store->open) && (now_ns < seen_ns || now_ns - seen_ns < FIRST_TICKS_SILENT_NS);
 }
 
-bool onstack_first_ticks_begin(void (*enough)(void)) {
-  if (!onstack_first_ticks.parent || !first_ticks_is_open(onstack_first_ticks.parent, onstack_monotonic_ns())) return false;
+/* The calling thread's CPU time is what the next tick is compared with. Returns by how much it has grown. */
+static ONSTACK_HANDLER uint64_t first_ticks_look(uint64_t used_ns) {
+  const int32_t tid = onstack_sys_gettid();
+  uint64_t thread_ns = 0;
+  onstack_timer_read_clock(CLOCK_THREAD_CPUTIME_ID, &thread_ns);
+  const uint64_t grown_ns = tid == first_ticks.tid ? thread_ns - first_ticks.thread_ns : thread_ns;
+  first_ticks.tid = tid;
+  first_ticks.thread_ns = thread_ns;
+  first_ticks.seen_ns = used_ns;
+  return grown_ns;
+}
+
+bool onstack_first_ticks_begin(void (*enough)(void), uint64_t base_ns) {
+  if (!onstack_first_ticks.into || !first_ticks_is_open(onstack_first_ticks.into, onstack_monotonic_ns())) return false;
   if (onstack_load_relaxed(onstack_first_ticks.walk.room) > onstack_first_ticks.walk.least) return false;
   first_ticks.enough = enough;
-  onstack_first_ticks.birth = onstack_add_relaxed(&onstack_first_ticks.parent->births, 1u) + 1;
+  onstack_first_ticks.birth = onstack_add_relaxed(&onstack_first_ticks.into->births, 1u) + 1;
   first_ticks.over = 0;
   first_ticks.told = 0;
   first_ticks.taken_ns = 0;
+  first_ticks.base_ns = base_ns;
+  first_ticks.at_ns = first_ticks_random(onstack_first_ticks.walk.period_ns) + 1;
+  first_ticks.before_ns = 0;
+  first_ticks.met = false;
+  struct onstack_timespec tick = {0, 0};
+  const bool known = onstack_sys_call2(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick) == 0;
+  first_ticks.tick_ns = known && tick.nanoseconds > 0 ? (uint64_t)tick.nanoseconds : 0;
+  const uint64_t used_ns = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - base_ns;
+  first_ticks.begun_ns = onstack_monotonic_ns() - used_ns;
+  first_ticks_look(used_ns);
   return first_ticks_arm();
 }
 
 bool onstack_first_ticks_are_over(void) { return onstack_observe(&first_ticks.armed) && onstack_observe(&first_ticks.over); }
-
-uint64_t onstack_first_ticks_end(void) {
-  if (!onstack_observe(&first_ticks.armed)) return 0;
-  onstack_publish(&first_ticks.armed, 0u);
-  onstack_timer_delete(onstack_load_relaxed(&first_ticks.timer.id));
-  return onstack_load_relaxed(&first_ticks.taken_ns);
-}
 
 /* ONSTACK_FIRST_TICKS_ENTRIES: there is none. */
 static ONSTACK_HANDLER uint32_t first_ticks_claim(onstack_first_ticks_store *store) {
@@ -138,6 +151,31 @@ static ONSTACK_HANDLER bool first_ticks_knows(const onstack_first_ticks_entry *e
   return entry->count > 0;
 }
 
+/* False: it is not to be taken. */
+static ONSTACK_HANDLER bool first_ticks_walk_shared(onstack_first_ticks_store *store, onstack_first_ticks_entry *entry,
+                                                    const onstack_registers *registers, ucontext_t *context) {
+  entry->map =
+      onstack_seqlock_begin(&onstack_modules.lock) & ~1u; /* before the walk reads any of it; odd: of the one before */
+  first_ticks_walk(entry, registers, context);
+  const bool known = first_ticks_knows(entry);
+  const bool keeps = known && entry->truncation == ONSTACK_TRUNCATED_PENDING;
+  entry->kept = keeps ? onstack_keep(store->stacks, registers) : 0;
+  return known;
+}
+
+/* Nothing is known of the process yet, not even what is loaded: all of the walk is done later. */
+static ONSTACK_HANDLER bool first_ticks_keep_alone(onstack_first_ticks_store *store, onstack_first_ticks_entry *entry,
+                                                   const onstack_registers *registers) {
+  entry->frames[0] = registers->pc;
+  entry->unwound_by[0] = 0;
+  entry->count = 1;
+  entry->truncation = ONSTACK_TRUNCATED_PENDING;
+  entry->kept = onstack_keep(store->stacks, registers);
+  if (entry->kept == 0) return false;
+  onstack_add_relaxed(&onstack_first_ticks.held, 1u);
+  return true;
+}
+
 /* False: there is no room, or no stack that the process that collects could name. */
 static ONSTACK_HANDLER bool first_ticks_record(onstack_first_ticks_store *store, uint32_t weight, uint64_t now_ns,
                                                ucontext_t *context) {
@@ -148,47 +186,52 @@ static ONSTACK_HANDLER bool first_ticks_record(onstack_first_ticks_store *store,
   onstack_first_ticks_entry *entry = &store->entries[claimed];
   entry->weight = weight;
   entry->birth = onstack_first_ticks.birth;
-  entry->map =
-      onstack_seqlock_begin(&onstack_modules.lock) & ~1u; /* before the walk reads any of it; odd: of the one before */
   entry->tid = onstack_sys_gettid();
   entry->name[0] = entry->name[1] = 0;
   entry->time_ns = now_ns;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)entry->name); /* writes at most 16 bytes */
   onstack_registers_from(&registers, context);
-  first_ticks_walk(entry, &registers, context);
-  const bool known = first_ticks_knows(entry);
-  const bool keeps = known && entry->truncation == ONSTACK_TRUNCATED_PENDING;
-  entry->kept = keeps ? onstack_keep(store->stacks, &registers) : 0;
+  const bool known = onstack_first_ticks.alone ? first_ticks_keep_alone(store, entry, &registers)
+                                               : first_ticks_walk_shared(store, entry, &registers, context);
   onstack_publish(&store->states[claimed], (uint32_t)(known ? ONSTACK_FIRST_TICKS_FILLED : ONSTACK_FIRST_TICKS_FREE));
   return known;
 }
 
-/* CPU time of the process without that of our own threads, as of the keeper's last look. */
-static ONSTACK_HANDLER uint64_t first_ticks_used(void) {
+/* Of our own threads as of the keeper's last look. */
+ONSTACK_HANDLER uint64_t onstack_first_ticks_used_ns(void) {
   uint64_t used_ns = 0;
   onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &used_ns);
   const uint64_t own_ns = onstack_load_relaxed(&onstack_own_cpu_ns);
-  return used_ns > own_ns ? used_ns - own_ns : 0;
+  return used_ns > own_ns + first_ticks.base_ns ? used_ns - own_ns - first_ticks.base_ns : 0;
 }
 
-/* How many are due by the clock that have not been told. The timer says when to look: it may have begun late, and our own
-   threads move it on as well. */
-static ONSTACK_HANDLER uint64_t first_ticks_due(uint64_t used_ns, uint64_t period_ns) {
-  const uint64_t until_ns = used_ns + first_ticks.before_ns;
+/* How many are due by the clock until then that have not been told. The timer says when to look: it may have begun late, and
+   our own threads move it on as well. */
+static ONSTACK_HANDLER uint64_t first_ticks_due(uint64_t until_ns, uint64_t period_ns) {
   const uint64_t due = until_ns < first_ticks.at_ns ? 0 : (until_ns - first_ticks.at_ns) / period_ns + 1;
   return due > first_ticks.told ? due - first_ticks.told : 0;
 }
 
-/*
- * The last tick comes when its time does, and the session's ticks begin anew: together they would stand for half a period more
- * than was used. So the last one counts as often as its time was used. Returns what it stands for.
- */
-static ONSTACK_HANDLER uint64_t first_ticks_last(uint64_t ticks, uint64_t used_ns, uint64_t period_ns) {
-  const uint64_t told_ns = (first_ticks.told + ticks) * period_ns;
-  const uint64_t ahead_ns = told_ns > used_ns ? told_ns - used_ns : 0;
-  const uint64_t more = ahead_ns / period_ns + (first_ticks_random(period_ns) < ahead_ns % period_ns);
-  first_ticks.taken_ns = told_ns - ahead_ns;
-  return ticks > more ? ticks - more : 0;
+/* A process that ends before its session has had all ticks that it gets, as far as the kernel's tick has told them: what none
+   of them stands for others stand for. Not where they do not come, as the signal is blocked. */
+static uint64_t first_ticks_stand_for(void) {
+  const uint64_t used_ns = onstack_first_ticks_used_ns(), late_ns = 2 * first_ticks.tick_ns;
+  const bool come = used_ns < late_ns ||
+                    first_ticks_due(used_ns - late_ns + first_ticks.before_ns, onstack_first_ticks.walk.period_ns) == 0;
+  return come ? used_ns : first_ticks.taken_ns;
+}
+
+uint64_t onstack_first_ticks_end(void) {
+  uint32_t armed = 1;
+  /* The thread that ends and the keeper may both come. */
+  if (onstack_load_relaxed(&first_ticks.armed) && onstack_cas(&first_ticks.armed, &armed, 0u)) {
+    onstack_fence_dekker();                                            /* before `inside` is read (first_ticks_store.c) */
+    onstack_timer_delete(onstack_load_relaxed(&first_ticks.timer.id)); /* while it is there the process's clock stands
+                                                                          between two ticks of the kernel's */
+    const bool early = onstack_first_ticks.alone && !onstack_observe(&first_ticks.over);
+    if (early) onstack_store_relaxed(&first_ticks.taken_ns, first_ticks_stand_for());
+  }
+  return onstack_load_relaxed(&first_ticks.taken_ns);
 }
 
 static ONSTACK_HANDLER void first_ticks_be_over(void) {
@@ -196,35 +239,72 @@ static ONSTACK_HANDLER void first_ticks_be_over(void) {
   first_ticks.enough();
 }
 
-static ONSTACK_HANDLER void first_ticks_tick(ucontext_t *context) {
-  const uint64_t period_ns = onstack_first_ticks.walk.period_ns, most = onstack_first_ticks.walk.weight_max;
-  const uint64_t used_ns = first_ticks_used();
-  onstack_first_ticks_store *store = onstack_first_ticks.parent;
-  uint64_t now_ns = 0, ticks = first_ticks_due(used_ns, period_ns);
-  onstack_timer_read_clock(CLOCK_MONOTONIC, &now_ns);
-  onstack_store_relaxed(&store->met_ns, now_ns);
-  if (onstack_load_relaxed(&first_ticks.over)) return; /* the session counts what was used until it begins; */
-  if (!first_ticks_is_open(store, now_ns)) {           /* and this tick, which nobody would collect */
-    first_ticks_be_over();
-    return;
-  }
-  if (ticks == 0) return;
-  const bool last = (first_ticks.told + ticks) * period_ns >= FIRST_TICKS_NS;
-  const uint64_t taken_ns = first_ticks.taken_ns, counted = last ? first_ticks_last(ticks, used_ns, period_ns) : ticks;
-  const uint64_t weight = counted < most ? counted : most;
+/*
+ * The kernel looks at CPU timers when its own tick comes (kernel/time/posix-cpu-timers.c), so one that expires in the last few
+ * milliseconds of a process is never heard of: of a process of 3 ms that is most. Taken as a sample of the kernel's ticks it is
+ * right again: each tick of the kernel tells of the expiries since the one before, and so the first one of those in the part of
+ * a tick that went by before the process began. Ticks come at one instant of each of their periods (CLOCK_MONOTONIC,
+ * kernel/time/tick-sched.c), which this one tells.
+ */
+static ONSTACK_HANDLER void first_ticks_meet(uint64_t now_ns) {
+  const uint64_t tick_ns = first_ticks.tick_ns, since_ns = now_ns - first_ticks.begun_ns;
+  first_ticks.met = true;
+  if (tick_ns > 0) first_ticks.before_ns = (tick_ns - since_ns % tick_ns) % tick_ns;
+}
+
+/* When the next one is due, or there have been enough. Refused: a period after this one. */
+static ONSTACK_HANDLER void first_ticks_set_next(uint64_t used_ns, uint64_t period_ns) {
+  const uint64_t due_ns = first_ticks.at_ns + first_ticks.told * period_ns - first_ticks.before_ns; /* more than used_ns */
+  const uint64_t others_ns = first_ticks.base_ns + onstack_load_relaxed(&onstack_own_cpu_ns);
+  first_ticks_set(others_ns + used_ns, others_ns + (due_ns < FIRST_TICKS_NS ? due_ns : FIRST_TICKS_NS));
+}
+
+/* Before Linux 6.4 the first thread is met as well while it sleeps and others work; whose tick it is the session finds out. */
+static ONSTACK_HANDLER bool first_ticks_met_who_works(uint64_t used_ns) {
+  const uint64_t since_ns = used_ns - first_ticks.seen_ns;
+  return first_ticks_look(used_ns) >= since_ns / 2;
+}
+
+/* Tells so many; false: they cannot be taken, and the session counts them. */
+static ONSTACK_HANDLER bool first_ticks_tell(onstack_first_ticks_store *store, uint64_t ticks, uint64_t used_ns,
+                                             uint64_t now_ns, ucontext_t *context) {
+  const uint64_t most = onstack_first_ticks.walk.weight_max, weight = ticks < most ? ticks : most;
+  if (ticks == 0) return true;
+  if (!first_ticks_met_who_works(used_ns)) return false;
+  if (!first_ticks_record(store, (uint32_t)weight, now_ns, context)) return false;
+  if (ticks > weight) onstack_add_relaxed(&store->lost, ticks - weight);
   first_ticks.told += ticks;
-  if (!last) first_ticks.taken_ns = first_ticks.told * period_ns;
-  if (weight > 0 && !first_ticks_record(store, (uint32_t)weight, now_ns, context)) {
-    first_ticks.taken_ns = taken_ns; /* the session counts them */
+  return true;
+}
+
+/*
+ * The end comes by the CPU time alone. If a tick were the last one because of its own time, what a process had by its end would
+ * depend on its phase. Who goes on to a session has no part of a kernel's tick that nothing tells of.
+ */
+static ONSTACK_HANDLER void first_ticks_tick(ucontext_t *context) {
+  const uint64_t period_ns = onstack_first_ticks.walk.period_ns, used_ns = onstack_first_ticks_used_ns();
+  onstack_first_ticks_store *store = onstack_first_ticks.into;
+  uint64_t now_ns = 0;
+  if (onstack_load_relaxed(&first_ticks.over)) return; /* the session counts what was used until it begins; */
+  onstack_timer_read_clock(CLOCK_MONOTONIC, &now_ns);
+  if (!first_ticks.met) first_ticks_meet(now_ns);
+  const bool last = used_ns >= FIRST_TICKS_NS;
+  const uint64_t until_ns = last ? used_ns : used_ns + first_ticks.before_ns;
+  const bool told = first_ticks_is_open(store, now_ns) && /* else nobody would collect this tick */
+                    first_ticks_tell(store, first_ticks_due(until_ns, period_ns), used_ns, now_ns, context);
+  if (told) first_ticks.taken_ns = until_ns;
+  if (last || !told)
     first_ticks_be_over();
-    return;
-  }
-  if (counted > weight) onstack_add_relaxed(&store->lost, counted - weight);
-  if (last) first_ticks_be_over();
+  else
+    first_ticks_set_next(used_ns, period_ns);
 }
 
 ONSTACK_HANDLER bool onstack_first_ticks_take(const siginfo_t *info, void *context) {
   if (info->si_code != SI_TIMER || info->si_value.sival_ptr != (void *)&first_ticks) return false;
-  if (onstack_observe(&first_ticks.armed)) first_ticks_tick(context);
+  if (onstack_own_is(onstack_sys_gettid())) return true;
+  /* The tick of another thread is being told: the next one counts this one by the clock. */
+  if (onstack_dekker_add(&onstack_first_ticks.inside, 1u) == 0 && onstack_dekker_load(&first_ticks.armed))
+    first_ticks_tick(context);
+  onstack_dekker_sub(&onstack_first_ticks.inside, 1u);
   return true;
 }

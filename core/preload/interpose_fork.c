@@ -3,6 +3,7 @@
  * Children that are to be profiled need a keeper, made when every handler of fork has run: so behind fork and behind the
  * functions of libc that fork inside. vfork is left alone (it returns twice); its children exec or end at once.
  */
+#include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/lifecycle.h"
 #include "preload/next.h"
@@ -36,7 +37,9 @@ ONSTACK_PRELOAD_API pid_t forkpty(int *controller, char *name, const struct term
 ONSTACK_PRELOAD_API int daemon(int keep_directory, int keep_files) {
   int (*next)(int, int) = (int (*)(int, int))onstack_next(ONSTACK_NEXT_DAEMON);
   onstack_lifecycle_save();
-  onstack_first_ticks_close(); /* its parent collects nothing any more */
+  /* Its parent collects nothing any more, and needs no session. */
+  onstack_first_ticks_close();
+  if (onstack_first_ticks_are_alone()) onstack_first_ticks_end();
   int result = next ? next(keep_directory, keep_files) : interpose_missing();
   onstack_lifecycle_forked();
   return result;

@@ -7,6 +7,8 @@
 #include "control/tick/threads.h"
 #include "control/wiped_word.h"
 #include "handler/tick/own_threads.h"
+#include "preload/first_ticks.h"
+#include "preload/first_ticks_store.h"
 #include "preload/guard.h"
 #include "preload/complain.h"
 #include "preload/stderr_dump.h"
@@ -74,6 +76,7 @@ static void keeper_wait(uint32_t *word, uint32_t seen, uint64_t ns) {
 }
 
 static void keeper_begin(keeper_state *state, int number) {
+  onstack_first_ticks_end(); /* what is done from here on is no work of the host's */
   onstack_guard_take_own_table();
   /* While one waits there is no exec in another thread, for which more tries are. */
   const uint32_t tries = keeper.awaited ? 0 : ONSTACK_SAMPLING_TRIES;
@@ -119,6 +122,8 @@ static void keeper_save(keeper_state *state) {
 static void keeper_finish_saves(keeper_state *state) {
   uint32_t saves = onstack_observe(&keeper.saves);
   if (saves == keeper.saved) return;
+  if (state->rests && onstack_first_ticks_are_held())
+    return; /* they came in this round: in the next one there is a session */
   if (state->started) {
     onstack_sampling_collect(true);
     keeper_save(state);
@@ -135,17 +140,28 @@ static uint64_t keeper_look_pause(keeper_state *state) {
   return state->look_ns;
 }
 
-/* Where the signal is blocked, or does not reach us, no tick says so. */
-static bool keeper_is_enough(void) {
-  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - onstack_load_relaxed(&onstack_own_cpu_ns);
-  return !onstack_observe(&keeper.rests) || (int64_t)cpu > (int64_t)KEEPER_ENOUGH_NS;
+/* Where the signal is blocked, or does not reach us, no tick says so. What nobody else takes is saved like all samples. */
+static bool keeper_is_enough(const keeper_state *state) {
+  if (!onstack_observe(&keeper.rests) || onstack_first_ticks_used_ns() > KEEPER_ENOUGH_NS) return true;
+  if (!onstack_first_ticks_are_held()) return false;
+  return onstack_observe(&keeper.saves) != keeper.saved || onstack_monotonic_ns() >= state->save_at_ns;
+}
+
+/* Of a process that ends at rest: its first ticks, or counters that were asked for, are written by a session. Not the counters
+   of one among many that has no sample. */
+static bool keeper_has_to_write(void) {
+  const char *status = keeper.settings->status;
+  return onstack_first_ticks_are_alone() &&
+         (onstack_first_ticks_are_held() || (status[0] && !onstack_new_file_has_pid(status)));
 }
 
 /* Does what is due; returns how long there is nothing to do. */
 static uint64_t keeper_work(keeper_state *state) {
-  if (state->rests && keeper_is_enough()) {
+  if (state->rests && keeper_is_enough(state)) {
+    const bool saves = onstack_monotonic_ns() >= state->save_at_ns;
     state->rests = false;
     keeper_begin(state, -1);
+    if (saves) state->save_at_ns = 0;
   }
   keeper_follow_toggles(state);
   keeper_finish_saves(state);
@@ -181,6 +197,7 @@ static void *keeper_main(void *argument) {
   onstack_own_enter();
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
   state.rests = onstack_observe(&keeper.rests) != 0;
+  state.save_at_ns = onstack_monotonic_ns() + KEEPER_SAVE_FIRST_NS;
   if (state.rests) keeper_wait(&keeper.wake, 0, KEEPER_LOOK_NS); /* most have ended by then */
   if (!keeper.settings->toggle && keeper.settings->profile[0] && !state.rests) {
     if (!keeper.awaited) keeper_wait(&keeper.wake, 0, KEEPER_GRACE_NS);
@@ -195,7 +212,10 @@ static void *keeper_main(void *argument) {
   bool alone = false;
   for (;;) {
     uint32_t seen = onstack_observe(&keeper.wake);
-    if (!state.rests) onstack_own_open(SIGPROF); /* a child's first ticks are the host's */
+    if (state.rests)
+      onstack_own_open_stood_in(SIGPROF); /* there, too, its work wakes nobody: first ticks pass over it */
+    else
+      onstack_own_open(SIGPROF);
     if (onstack_observe(&keeper.end) || keeper_leaves(&alone)) break;
     const uint64_t pause = keeper_work(&state);
     onstack_own_account(); /* the process's time that is left is the host's */
@@ -205,6 +225,10 @@ static void *keeper_main(void *argument) {
   }
   onstack_own_close();
   keeper_follow_toggles(&state);
+  if (state.rests && keeper_has_to_write())
+    keeper_begin(&state, -1);
+  else if (state.rests && !onstack_new_file_has_pid(keeper.settings->profile))
+    state.started = true; /* an empty profile */
   keeper_finish(&state);
   onstack_publish(&keeper.ended, 1u);
   keeper_raise(&keeper.finished);
@@ -280,7 +304,8 @@ void onstack_keeper_dump(void) {
 }
 
 bool onstack_keeper_save(uint32_t seconds) {
-  if (!onstack_keeper_is_here() || !onstack_sampling_is_on()) return false;
+  if (!onstack_keeper_is_here() || (!onstack_sampling_is_on() && !onstack_first_ticks_are_held())) return false;
+  if (onstack_first_ticks_are_alone()) onstack_first_ticks_end();
   uint32_t mine = onstack_dekker_add(&keeper.saves, 1u) + 1;
   keeper_raise(&keeper.wake);
   keeper_await(&keeper.saved, mine, seconds);
@@ -289,10 +314,11 @@ bool onstack_keeper_save(uint32_t seconds) {
 
 void onstack_keeper_end(uint32_t seconds, bool at_once) {
   if (!onstack_keeper_is_here()) return;
+  if (onstack_first_ticks_are_alone()) onstack_first_ticks_end();
   onstack_publish(&keeper.end, at_once ? KEEPER_END_AT_ONCE : KEEPER_END);
   /* Nothing sampled yet and no empty profile wanted: nobody has to be waited for. */
   const bool none_wanted = keeper.settings->profile[0] == 0 || onstack_new_file_has_pid(keeper.settings->profile);
-  if (none_wanted && !onstack_sampling_is_on()) return;
+  if (none_wanted && !onstack_sampling_is_on() && !keeper_has_to_write()) return;
   keeper_raise(&keeper.wake);
   keeper_await(&keeper.ended, 1, seconds);
 }

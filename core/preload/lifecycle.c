@@ -2,6 +2,7 @@
 #include "preload/lifecycle.h"
 
 #include "base/atomics.h"
+#include "base/clock_ns.h"
 #include "base/loader.h"
 #include "base/sys.h"
 #include "control/pin.h"
@@ -10,6 +11,7 @@
 #include "preload/first_ticks_store.h"
 #include "preload/guard.h"
 #include "preload/host_action.h"
+#include "preload/host_kind.h"
 #include "preload/keeper.h"
 #include "preload/next.h"
 #include "preload/complain.h"
@@ -21,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 static onstack_environment lifecycle_settings;
 static int32_t lifecycle_owner; /* the process whose constructor ran: its exec stays the same process */
@@ -102,19 +105,21 @@ static void lifecycle_fork_child(void) {
   if (!lifecycle_forked) lifecycle_unlisten();
 }
 
+/* `rests`: its first ticks have begun, before it is there. */
+static void lifecycle_keep(bool await, bool rests) {
+  onstack_keeper_start(&lifecycle_settings, await, rests);
+  if (onstack_first_ticks_are_over()) onstack_keeper_begin(); /* they were enough before there was a keeper */
+  if (onstack_keeper_is_here()) return;
+  onstack_first_ticks_end();
+  lifecycle_unlisten();
+}
+
 void onstack_lifecycle_forked(void) {
   if (!lifecycle_forked) return;
   int saved = errno;
   lifecycle_forked = false;
   lifecycle_watch_first();
-  /* Before the keeper is there: its first tick may be enough. */
-  const bool shares = !lifecycle_settings.toggle && onstack_first_ticks_begin(onstack_keeper_begin);
-  onstack_keeper_start(&lifecycle_settings, false, shares);
-  if (onstack_first_ticks_are_over()) onstack_keeper_begin(); /* before there was a keeper */
-  if (!onstack_keeper_is_here()) {
-    onstack_first_ticks_end();
-    lifecycle_unlisten();
-  }
+  lifecycle_keep(false, !lifecycle_settings.toggle && onstack_first_ticks_begin(onstack_keeper_begin, 0));
   errno = saved;
 }
 
@@ -144,6 +149,16 @@ void onstack_lifecycle_failed_exec(char *const given[], char *const made[]) {
   errno = saved;
 }
 
+/* Where nobody needs more of its first moments than stacks of native code. */
+static bool lifecycle_begins_small(const onstack_environment *settings) {
+  onstack_options options;
+  if (settings->toggle || settings->spans || !settings->profile[0] || !onstack_host_action_is_ours(SIGPROF)) return false;
+  if (onstack_host_needs_session()) return false;
+  onstack_sampling_options(settings, &options);
+  return onstack_first_ticks_alone(&options) &&
+         onstack_first_ticks_begin(onstack_keeper_begin, onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+}
+
 static void lifecycle_quick_exit(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS, false); }
 
 __attribute__((constructor)) static void lifecycle_begin(void) {
@@ -157,12 +172,12 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
     at_quick_exit(lifecycle_quick_exit);
     lifecycle_first_made = pthread_key_create(&lifecycle_first, lifecycle_first_ends) == 0;
     lifecycle_watch_first();
-    /* What a program keeps to its end it mostly allocates at its beginning. Pinned before: in musl dlopen waits in other
-       threads until constructors have returned. */
+    /* What a program keeps to its end it mostly allocates at its beginning. */
     const bool await = settings->kind == ONSTACK_KIND_ALLOCATION;
-    if (await) onstack_pin_self();
-    onstack_keeper_start(settings, await, false);
-    if (!onstack_keeper_is_here()) lifecycle_unlisten();
+    /* Here: in musl dlopen waits in other threads until constructors have returned, and in glibc it runs them once more where
+       the program has begun to end (_dl_fini forgets that they have run). */
+    onstack_pin_self();
+    lifecycle_keep(await, lifecycle_begins_small(settings));
   }
   errno = saved;
 }

@@ -88,21 +88,25 @@ static void sampling_use_tables(const onstack_environment *settings) {
                                        : sampling_text(result));
 }
 
+void onstack_sampling_options(const onstack_environment *settings, onstack_options *options) {
+  onstack_options_init(options, sizeof(*options));
+  options->frequency = settings->frequency;
+  options->clock = settings->clock;
+  options->interpreters = settings->interpreters ? ONSTACK_ON : ONSTACK_OFF;
+  options->heap_interval = settings->heap_interval;
+  options->unwinder = settings->unwinder[0] ? settings->unwinder : NULL;
+  options->label_bytes = settings->spans ? ONSTACK_SPAN_BYTES : 0;
+}
+
 int onstack_sampling_start(const onstack_environment *settings, int number, uint32_t tries) {
   const onstack_profile_options kept = {.size = sizeof(kept),
                                         .timeline_bytes = settings->timeline ? ONSTACK_TIMELINE_BYTES : 0};
   onstack_options options;
-  onstack_options_init(&options, sizeof(options));
+  onstack_sampling_options(settings, &options);
   const uint64_t told_ns = onstack_first_ticks_end(); /* a tick of theirs is no foreign signal of the session's */
   sampling.number = number;
   sampling.written = 0;
   int result = onstack_profile_new(&kept, &sampling.profile);
-  options.frequency = settings->frequency;
-  options.clock = settings->clock;
-  options.interpreters = settings->interpreters ? ONSTACK_ON : ONSTACK_OFF;
-  options.heap_interval = settings->heap_interval;
-  options.unwinder = settings->unwinder[0] ? settings->unwinder : NULL;
-  options.label_bytes = settings->spans ? ONSTACK_SPAN_BYTES : 0;
   options.sink = onstack_profile_sink;
   options.sink_data = sampling.profile;
   sampling_use_tables(settings);
@@ -113,7 +117,7 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
     sampling.before = number < 0 && of_cpu_time ? sampling_ticks_before(told_ns) : 0;
     if (of_cpu_time && settings->follow) onstack_first_ticks_open(sampling.session);
     onstack_store_relaxed(&sampling.on, 1u); /* an end waits from here on, so that what is taken back is written */
-    if (told_ns > 0) onstack_first_ticks_take_back(sampling.session, sampling.profile);
+    onstack_first_ticks_take_back(sampling.session, sampling.profile);
     return 0;
   }
   onstack_profile_free(sampling.profile);

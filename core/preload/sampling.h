@@ -8,6 +8,9 @@
 
 #include "preload/environment.h"
 
+/* The options of the session that the settings ask for, but for the sink. Any thread. */
+ONSTACK_INTERNAL void onstack_sampling_options(const onstack_environment *settings, onstack_options *options);
+
 /* Starts sampling into file `number` (-1: the only one). `tries`: how often it is tried again while no thread can be made. A
    failure is reported on stderr. Returns 0 or the code. */
 #define ONSTACK_SAMPLING_TRIES 50u /* each 10 ms */

@@ -16,11 +16,18 @@ typedef struct status_file {
   char name[ONSTACK_NEW_FILE_NAME];
 } status_file;
 
+static onstack_statistics_more status_more(uint64_t before) {
+  onstack_statistics_more more = onstack_first_ticks_count();
+  more.unattributed += before;
+  return more;
+}
+
 static int status_write(status_file *file, const char *pattern, onstack_session *session, uint64_t before, bool modules) {
   int error = onstack_new_file_name(pattern, -1, file->name);
   if (error == 0) error = onstack_new_file_begin(&file->output, file->name);
   if (error < 0) return error;
-  error = onstack_statistics_write(session, before, modules, onstack_new_file_write, &file->output);
+  const onstack_statistics_more more = status_more(before);
+  error = onstack_statistics_write(session, &more, modules, onstack_new_file_write, &file->output);
   if (error == 0) error = onstack_first_ticks_tell(onstack_new_file_write, &file->output);
   int ended = onstack_new_file_end(&file->output, error == 0);
   return error < 0 && error != ONSTACK_E_OUTPUT ? error : ended;
@@ -53,7 +60,8 @@ static int status_append(void *data, const void *bytes, size_t length) {
 
 char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap, bool ask_malloc) {
   status_text into = {0};
-  bool whole = onstack_statistics_write(session, before, modules, status_append, &into) == 0;
+  const onstack_statistics_more more = status_more(before);
+  bool whole = onstack_statistics_write(session, &more, modules, status_append, &into) == 0;
   if (whole) onstack_first_ticks_tell(status_append, &into);
   if (whole && heap)
     onstack_memory_text_write(session, NULL, ask_malloc, status_append, &into); /* without /proc there is none */

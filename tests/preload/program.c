@@ -45,6 +45,10 @@ static void end_bare(void) { _exit(STATUS); }
 static void end_quick(void) { quick_exit(STATUS); }
 static void end_abort(void) { abort(); }
 static void end_kill(void) { kill(getpid(), SIGKILL); }
+static void end_kill_later(void) {
+  usleep(1200000);
+  end_kill();
+}
 static void end_group(void) { syscall(SYS_exit_group, STATUS); }
 
 static void abort_in_handler(int signal) {
@@ -369,6 +373,7 @@ static const struct {
     {"quick_exit", end_quick, 0},
     {"abort", end_abort, 0},
     {"kill", end_kill, 0},
+    {"kill-later", end_kill_later, 0},
     {"exit_group", end_group, 0},
     {"fault", end_fault, 0},
     {"thread", end_thread, 0},

@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 import harness
-import test_ends, test_children, test_dump, test_output, test_environment, test_format, test_heap, test_heap_edges, test_musl, test_php, test_python, test_signals  # noqa: F401, E401  they register their cases
+import test_ends, test_children, test_commands, test_dump, test_output, test_environment, test_format, test_heap, test_heap_edges, test_musl, test_php, test_python, test_signals  # noqa: F401, E401  they register their cases
 
 
 def build():

@@ -5,6 +5,7 @@
 #include "base/exceptions.h"
 #include "base/ours.h"
 #include "base/sys.h"
+#include "control/choose.h"
 #include "control/fork.h"
 #include "control/options.h"
 #include "control/unwind/modules.h"
@@ -214,6 +215,21 @@ onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
                                 .least = slot->ring.least,
                                 .weight_max = slot->weight_max,
                                 .period_ns = slot->period_ns};
+}
+
+int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk) {
+  static const uint32_t none;
+  onstack_settings settings;
+  const char *fault;
+  const int result = onstack_settings_make(options, &settings, &fault);
+  if (result < 0) return result;
+  *walk = (onstack_session_walk){.stack_bytes = settings.stack_bytes,
+                                 .room = &none,
+                                 .weight_max = settings.weight_max,
+                                 .period_ns = settings.period_ns};
+  walk->reader = onstack_reader_choose(&walk->copy_works);
+  if (settings.clock->kind != ONSTACK_KIND_CPU) return ONSTACK_E_CLOCK;
+  return settings.unwinder->needs_rules && walk->copy_works ? 0 : ONSTACK_E_UNWINDER;
 }
 
 int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {

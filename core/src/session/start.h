@@ -29,6 +29,10 @@ typedef struct onstack_session_walk {
 /* The same in the child of a fork, where the session is not. Any thread. */
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
+/* The same where a session is yet to begin, for ticks whose stacks are kept and walked later: no unwinder. An error where they
+   could not be, or the clock is not that of CPU time. Start only. */
+ONSTACK_INTERNAL int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk);
+
 /* Walks such a tick's stack further where it was kept (`kept`, else NULL), with a session that runs. What a stack lacks that
    was not kept is derived, for the next one. Start-stop only. */
 ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);

@@ -110,13 +110,21 @@ static int text_write_module(void *data, const onstack_module_stats *module) {
   return text->error != 0;
 }
 
-static int text_write(statistics_text *text, onstack_session *session, uint64_t before, bool modules) {
+static void text_add(onstack_stats *stats, const onstack_statistics_more *more) {
+  const uint64_t ticks = more->unattributed + more->weight;
+  stats->ticks += ticks;
+  stats->unattributed += more->unattributed;
+  stats->recorded += more->weight;
+  stats->samples += more->samples;
+  stats->truncated += more->truncated;
+  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period_ns; /* 0: not a clock that knows */
+}
+
+static int text_write(statistics_text *text, onstack_session *session, const onstack_statistics_more *more, bool modules) {
   onstack_stats stats = {.size = sizeof(stats)};
   int error = onstack_session_stats(session, &stats);
   if (error < 0) return error;
-  stats.ticks += before;
-  stats.unattributed += before;
-  if (stats.cpu_ns > 0) stats.cpu_ns += before * stats.period_ns; /* 0: not a clock that knows */
+  text_add(&stats, more);
   text_write_counters(text, session->settings.clock, &stats);
   text_write_interpreted(text, &stats);
   text_write_table_files(text);
@@ -125,7 +133,8 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   return text->error;
 }
 
-int onstack_statistics_write(onstack_session *session, uint64_t before, bool modules, onstack_writer writer, void *data) {
+int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
+                             onstack_writer writer, void *data) {
   if (!session || !writer) return ONSTACK_E_OPTIONS;
   statistics_text *text = malloc(sizeof(*text));
   if (!text) return -ENOMEM;
@@ -133,14 +142,15 @@ int onstack_statistics_write(onstack_session *session, uint64_t before, bool mod
   text->data = data;
   text->modules = 0;
   text->error = 0;
-  int error = text_write(text, session, before, modules);
+  int error = text_write(text, session, more, modules);
   free(text);
   return error;
 }
 
 int onstack_session_stats_text(onstack_session *session, onstack_writer writer, void *data) {
   onstack_ours++;
-  const int result = onstack_statistics_write(session, 0, true, writer, data);
+  const onstack_statistics_more none = {.unattributed = 0};
+  const int result = onstack_statistics_write(session, &none, true, writer, data);
   onstack_ours--;
   return result;
 }

@@ -7,9 +7,14 @@
 
 #include "onstack/onstack.h"
 
-/* `before`: ticks that nobody could take, before the session; they count as unattributed. `modules`: their lines too.
-   Errors: as onstack_session_stats_text. */
-ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, uint64_t before, bool modules, onstack_writer writer,
-                                              void *data);
+/* Ticks that are in a session's profile and not in its own counters. */
+typedef struct onstack_statistics_more {
+  uint64_t unattributed;               /* that nobody could take */
+  uint64_t samples, weight, truncated; /* taken without it */
+} onstack_statistics_more;
+
+/* `more` is added. `modules`: their lines too. Errors: as onstack_session_stats_text. */
+ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
+                                              onstack_writer writer, void *data);
 
 #endif

@@ -372,8 +372,8 @@ fn tell_of_the_rest(sampled: Duration, used: Duration) {
     if is_much_more(used, sampled) {
         let (sampled, all) = (sampled.as_secs_f64(), used.as_secs_f64());
         eprintln!(
-            "onstack: samples stand for {sampled:.2} of {all:.2} s of CPU time: each process lacks its first and last \
-             milliseconds, which may be all that a short one has; static ones take no profiler"
+            "onstack: samples stand for {sampled:.2} of {all:.2} s of CPU time: each process lacks what its loader used, and \
+             its last milliseconds; static ones take no profiler"
         );
     }
 }

@@ -69,18 +69,30 @@ bool onstack_own_changed_since(uint64_t ns) {
   return onstack_load_relaxed(&own_expected) != 0 || onstack_load_relaxed(&own_left_ns) > ns;
 }
 
-void onstack_own_open(int32_t signal) {
+static void own_open(int32_t signal, bool (*is_ours)(int32_t signal)) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
   if (!own || own->open != 0) return;
   /* Before the look: who takes the handler away says so first and then looks here. */
   onstack_dekker_store(&own->open, signal);
-  if (!onstack_dekker_load(&onstack_actions[signal].undisputed) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
+  if (!is_ours(signal) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
     onstack_dekker_store(&own->open, 0);
     return;
   }
   onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
   onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
+
+static bool own_is_undisputed(int32_t signal) { return onstack_dekker_load(&onstack_actions[signal].undisputed) != 0; }
+
+static bool own_is_stood_in(int32_t signal) {
+  struct onstack_kernel_sigaction now;
+  return onstack_own_stands_in.handler != 0 && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
+         now.handler == onstack_own_stands_in.handler;
+}
+
+void onstack_own_open(int32_t signal) { own_open(signal, own_is_undisputed); }
+
+void onstack_own_open_stood_in(int32_t signal) { own_open(signal, own_is_stood_in); }
 
 void onstack_own_close(void) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());

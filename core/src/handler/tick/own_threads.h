@@ -51,6 +51,8 @@ ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
 /* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening
    once. */
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
+/* The same without a session, where the handler that stands in is the installed one. */
+ONSTACK_INTERNAL void onstack_own_open_stood_in(int32_t signal);
 ONSTACK_INTERNAL void onstack_own_close(void);
 
 /* A handler that stands below ours in place of the host's (the preload's): the default disposition, while the host has none. */
