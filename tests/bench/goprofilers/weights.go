@@ -12,20 +12,34 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// measureWeights is the CPU time that the profile accounts for with threads that are there all the time.
+// measureWeights is the CPU time that the profile accounts for with threads that are there all the time: they wait while it
+// starts and stops, as those of the case in C.
 func measureWeights(p profiler, asked *options) error {
 	runtime.GOMAXPROCS(asked.threads + 1) // a thread for each, and main's own
 	var finished atomic.Bool
-	var running sync.WaitGroup
+	var ready, burning, running sync.WaitGroup
+	begin, leave := make(chan struct{}), make(chan struct{})
+	ready.Add(asked.threads)
+	burning.Add(asked.threads)
 	for range asked.threads {
 		running.Go(func() {
 			runtime.LockOSThread()
+			ready.Done()
+			<-begin
 			burnUntil(&finished)
+			burning.Done()
+			<-leave
 		})
 	}
+	ready.Wait()
 	defer running.Wait()
-	defer finished.Store(true)
-	return weigh(p, asked, func() { time.Sleep(asked.length()) })
+	defer close(leave)
+	return weigh(p, asked, func() {
+		close(begin)
+		time.Sleep(asked.length())
+		finished.Store(true)
+		burning.Wait()
+	})
 }
 
 // measureShortThreads is the same with threads that come and go.
