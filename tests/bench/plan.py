@@ -140,7 +140,7 @@ def _start_stop(threads):
 
 def _coexist(mix):
     subjects = ("onstack-rules", *PPROF_RS, "gperftools", "gperftools-fp")
-    # Sixteen runs each, which may all hang for 20 s.
+    # Sixteen runs each, which may all hang for 8 s.
     return Case(f"coexist/{mix}", (("coexist", f"mix={mix}"),), 0, 0, None, subjects, "coexist-", rounds=2, together=True)
 
 
@@ -165,7 +165,7 @@ CASES = (
     Case("tables/libLLVM-14.so.1", (("tables", "library=libLLVM-14.so.1"),), 0, 0, 0),
     Case("memory/start", (("memory", "hz=100"),), 0.1, 0.1, 0.1, together=True),
     # A thousand samples: enough for onstack to have used every page of its buffer once.
-    Case("memory/busy", (("memory", "hz=250"),), 5, 5, None, together=True),
+    Case("memory/busy", (("memory", "hz=250"),), 5, 4, None, together=True),
     _weights(1, 3, 2, 1),
     _weights(8, 3, 1, 1),
     _weights(64, 3, 1.2, None),
@@ -184,9 +184,9 @@ CASES = (
     Case("heap/go-sampled", (("go-sampled",),), 0, 0, 0, program="go-", rounds=3),
     Case("heap/held", (("held",),), 0, 0, 0, rounds=2),
     # Pairs of runs, with the interval of their mean: rounds of their own.
-    Case("heap/redis", (("redis",),), 40, 20, 10, HEAP_WHOLE, rounds=1),
-    Case("heap/rocksdb", (("rocksdb",),), 40, 20, 10, HEAP_WHOLE, rounds=1),
-    Case("heap/go-service", (("go-service",),), 40, 20, 10, HEAP_WHOLE, program="go-", rounds=1),
+    Case("heap/redis", (("redis",),), 40, 12, 10, HEAP_WHOLE, rounds=1),
+    Case("heap/rocksdb", (("rocksdb",),), 40, 12, 10, HEAP_WHOLE, rounds=1),
+    Case("heap/go-service", (("go-service",),), 40, 12, 10, HEAP_WHOLE, program="go-", rounds=1),
     _whole("postgresql"),
     _whole("postgresql-connect"),
     _whole("redis"),

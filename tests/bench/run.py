@@ -19,7 +19,7 @@ from report import Figures, table, write_json
 from sections import SECTIONS
 
 OURS = "onstack"
-PATIENCE = 400  # seconds for one run; the longest, coexist, is sixteen that may all hang for 20
+PATIENCE = 400  # seconds for one run; the longest, coexist, is sixteen that may all hang for 8
 
 
 def progress(text, end="\n"):

@@ -162,7 +162,7 @@ SECTIONS = (
         "In one process with Go's profiler",
         "A C program with Go linked in (c-archive): every order of start and stop once, two rounds, with the profiler in "
         "onstack's place, while two goroutines burn in Go (*pure*) or in C calls (*native*). *Crashed*: the process died. "
-        "*Hung*: it took 20 s for some seconds' work. *Refused*: a start or stop returned an error, or the work stood still. "
+        "*Hung*: it took 8 s for some seconds' work. *Refused*: a start or stop returned an error, or the work stood still. "
         "*Keeps*: over the runs that ended, the sampled part of the CPU time over that of the same profiler alone; a profiler "
         "that crashes beside Go's threads alone has no such figure. Go's own profile of C calls swings by itself and is not "
         "compared. [MATRIX.md](MATRIX.md) has onstack in other kinds of hosts.",
@@ -222,8 +222,8 @@ SECTIONS = (
         "CPU time that a preloaded profiler adds at 99 Hz to programs and their children: PostgreSQL under pgbench's select, with two "
         "connections, and with one for each transaction (*connect*: a process for each); redis under redis-benchmark; nginx, which "
         "compresses; Go that asks DuckDB; a service in Rust (axum); clang; javac. The same work with and without, both at once, each "
-        "on a processor of its own, and then the other way round, ten times: mean of the twenty pairs, and half of its 95 % "
-        "interval. What a run takes once that hardly works is told apart: threads, the file. "
+        "on a processor of its own, and then the other way round, ten times: mean of the twenty pairs (of gperftools' ten), and half "
+        "of its 95 % interval. What a run takes once that hardly works is told apart: threads, the file. "
         "Runs take 0.2 to 1.5 s, so that rules and names of what is sampled weigh in them. Below it what each "
         "command of a shell's loop costs: `true`, and `clang --version`, which loads 100 MiB. gperftools leaves the children of a "
         "fork out. These cells were measured by themselves.",

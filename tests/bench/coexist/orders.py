@@ -17,7 +17,7 @@ import cells
 import checker
 import programs
 
-PATIENCE = 20
+PATIENCE = 8  # seconds; one that ends takes two
 HOST = next(host for host in cells.HOSTS if host.name == "c-archive")
 ENDED, CRASHED, HUNG, REFUSED = "ended", "crashed", "hung", "refused"
 # What its programs end with: Go's own fatal errors are an exit with 2, a step that returns an error one with 1.

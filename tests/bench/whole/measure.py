@@ -20,6 +20,7 @@ import programs
 import tools
 
 UNAVAILABLE = 77
+PAIRS = {"onstack": 20, "gperftools": 10}
 PROGRAMS = {
     "postgresql": programs.postgresql("12000"),
     "postgresql-connect": programs.postgresql("100", "-C"),
@@ -53,7 +54,7 @@ def main():
         try:
             program = PROGRAMS[name]
             os.chmod(scratch, 0o777)  # PostgreSQL's user writes there
-            double = -(-int(asked.get("pairs", "20")) // 2)  # both ways round
+            double = -(-int(asked.get("pairs", PAIRS[tool])) // 2)  # both ways round
             turns = pairs.in_pairs(program, {}, on(tool, scratch), scratch, float(asked.get("seconds", "0")), double, double)
             if count := programs.of_commands(program):
                 pairs.for_each(emit, turns, count)
