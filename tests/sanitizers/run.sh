@@ -43,8 +43,8 @@ unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale trace
   heap/a_small_signal_stack_costs_the_sample_and_nothing_else heap/a_child_of_fork_has_none_and_may_start_one
   heap_malloc/a_call_that_a_handler_leaves_does_not_hide_what_comes
   fork_follow/while_samples_come_and_sessions_come_and_go fork_others/while_others_register_start_stop_and_look_names_up
-  fork_others/fork_without_handlers fork_others/raw_clone_does_not_follow fork/three_hundred_times_at_1000_hz_from_two_threads
-  label_sets/a_child_goes_on_in_the_scope copies/a_followed_child_does_not_wait_for_another_copys_lock copies/a_child_of_a_fork_has_the_owners_action"
+  fork_others/fork_without_handlers fork_others/raw_clone fork_others/raw_clone_does_not_follow
+  fork/three_hundred_times_at_1000_hz_from_two_threads label_sets/a_child_goes_on_in_the_scope copies/a_followed_child_does_not_wait_for_another_copys_lock copies/a_child_of_a_fork_has_the_owners_action"
 
 # Criterion's pattern for all tests of a program but those that do not fit.
 fitting() { # program, list
