@@ -95,6 +95,8 @@ static ONSTACK_HANDLER uint64_t first_ticks_look(uint64_t used_ns) {
 bool onstack_first_ticks_begin(void (*enough)(void), uint64_t base_ns) {
   if (!onstack_first_ticks.into || !first_ticks_is_open(onstack_first_ticks.into, onstack_monotonic_ns())) return false;
   if (onstack_load_relaxed(onstack_first_ticks.walk.room) > onstack_first_ticks.walk.least) return false;
+  uint64_t cpu_ns = 0;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &cpu_ns)) return false; /* a filter refuses */
   first_ticks.enough = enough;
   onstack_first_ticks.birth = onstack_add_relaxed(&onstack_first_ticks.into->births, 1u) + 1;
   first_ticks.over = 0;
@@ -107,7 +109,7 @@ bool onstack_first_ticks_begin(void (*enough)(void), uint64_t base_ns) {
   struct onstack_timespec tick = {0, 0};
   const bool known = onstack_sys_call2(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick) == 0;
   first_ticks.tick_ns = known && tick.nanoseconds > 0 ? (uint64_t)tick.nanoseconds : 0;
-  const uint64_t used_ns = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - base_ns;
+  const uint64_t used_ns = cpu_ns - base_ns;
   first_ticks.begun_ns = onstack_monotonic_ns() - used_ns;
   first_ticks_look(used_ns);
   return first_ticks_arm();
@@ -285,8 +287,12 @@ static ONSTACK_HANDLER void first_ticks_tick(ucontext_t *context) {
   const uint64_t period_ns = onstack_first_ticks.walk.period_ns, used_ns = onstack_first_ticks_used_ns();
   onstack_first_ticks_store *store = onstack_first_ticks.into;
   uint64_t now_ns = 0;
-  if (onstack_load_relaxed(&first_ticks.over)) return; /* the session counts what was used until it begins; */
-  onstack_timer_read_clock(CLOCK_MONOTONIC, &now_ns);
+  if (onstack_load_relaxed(&first_ticks.over)) return; /* the session counts what was used until it begins */
+  /* By a filter that came later: without clocks the next tick would be set to an instant that has passed, and come at once. */
+  if (used_ns == 0 || !onstack_timer_read_clock(CLOCK_MONOTONIC, &now_ns)) {
+    first_ticks_be_over();
+    return;
+  }
   if (!first_ticks.met) first_ticks_meet(now_ns);
   const bool last = used_ns >= FIRST_TICKS_NS;
   const uint64_t until_ns = last ? used_ns : used_ns + first_ticks.before_ns;
