@@ -222,7 +222,7 @@ SECTIONS = (
         "CPU time that a preloaded profiler adds at 99 Hz to programs and their children: PostgreSQL under pgbench's select, with two "
         "connections, and with one for each transaction (*connect*: a process for each); redis under redis-benchmark; nginx, which "
         "compresses; Go that asks DuckDB; a service in Rust (axum); clang; javac. The same work with and without, both at once, each "
-        "on a processor of its own, and then the other way round, ten times: mean of the twenty pairs (of gperftools' ten), and half "
+        "on a processor of its own, and then the other way round, ten times: mean of the twenty pairs (of gperftools' at least ten), and half "
         "of its 95 % interval. What a run takes once that hardly works is told apart: threads, the file. "
         "Runs take 0.2 to 1.5 s, so that rules and names of what is sampled weigh in them. Below it what each "
         "command of a shell's loop costs: `true`, and `clang --version`, which loads 100 MiB. gperftools leaves the children of a "
