@@ -63,13 +63,13 @@ static ONSTACK_HANDLER int first_ticks_set(uint64_t now_ns, uint64_t at_ns) {
 }
 
 /* Its first tick is the kernel's next one, whatever is due by then. */
-static bool first_ticks_arm(void) {
+static bool first_ticks_arm(uint64_t now_ns) {
   const int32_t clock = CLOCK_PROCESS_CPUTIME_ID;
   first_ticks.timer.state = ONSTACK_TIMER_ARMING;
   onstack_timer_reset(&first_ticks.timer);
   if (onstack_timer_create(&first_ticks.timer, clock, SIGPROF, 0, (uint64_t)(uintptr_t)&first_ticks) < 0) return false;
   onstack_publish(&first_ticks.armed, 1u);
-  if (first_ticks_set(onstack_clock_ns(clock), 0) == 0) return true;
+  if (first_ticks_set(now_ns, 0) == 0) return true;
   onstack_timer_delete(onstack_load_relaxed(&first_ticks.timer.id));
   onstack_publish(&first_ticks.armed, 0u);
   return false;
@@ -112,7 +112,7 @@ bool onstack_first_ticks_begin(void (*enough)(void), uint64_t base_ns) {
   const uint64_t used_ns = cpu_ns - base_ns;
   first_ticks.begun_ns = onstack_monotonic_ns() - used_ns;
   first_ticks_look(used_ns);
-  return first_ticks_arm();
+  return first_ticks_arm(cpu_ns);
 }
 
 bool onstack_first_ticks_are_over(void) { return onstack_observe(&first_ticks.armed) && onstack_observe(&first_ticks.over); }

@@ -5,10 +5,11 @@
  * holds the allocator's lock, or from one that is about to become another program, and the worst that happens there is
  * that the wait ends without a result.
  *
- * It starts the session a moment after the program has begun: one that ends within that moment (true, most of a shell's
- * children) pays for a thread and no more. For a heap profile the program waits: what it keeps to its end it mostly allocates
- * at its beginning. While it samples, it saves the profile now and then: ends that nobody can
- * catch (SIGKILL, a fault, a runtime's own exit_group) lose the last seconds only.
+ * It starts the session when the first ticks were enough (first_ticks.h), or where there are none a moment after the program
+ * has begun: one that ends before (true, most of a shell's children) pays for a thread and no more, or for a file where it was
+ * sampled. For a heap profile the program waits: what it keeps to its end it mostly allocates at its beginning. While it
+ * samples, it saves the profile now and then: ends that nobody can catch (SIGKILL, a fault, a runtime's own exit_group) lose
+ * the last seconds only.
  */
 #ifndef ONSTACK_PRELOAD_KEEPER_H
 #define ONSTACK_PRELOAD_KEEPER_H

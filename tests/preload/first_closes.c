@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Works for some milliseconds, and closes a library before it ends. */
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <time.h>
 
 int main(void) {

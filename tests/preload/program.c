@@ -45,11 +45,12 @@ static void end_bare(void) { _exit(STATUS); }
 static void end_quick(void) { quick_exit(STATUS); }
 static void end_abort(void) { abort(); }
 static void end_kill(void) { kill(getpid(), SIGKILL); }
+static void end_group(void) { syscall(SYS_exit_group, STATUS); }
+
 static void end_kill_later(void) {
   usleep(1200000);
   end_kill();
 }
-static void end_group(void) { syscall(SYS_exit_group, STATUS); }
 
 static void abort_in_handler(int signal) {
   (void)signal;

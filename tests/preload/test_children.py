@@ -5,7 +5,7 @@ import resource
 import subprocess
 import time
 
-from harness import LIBRARY, OUT, PROGRAM, STATUS, Run, Skip, about, by_itself, case, check, equal, program, wait_for
+from harness import LIBRARY, OUT, PROGRAM, STATUS, Run, Skip, about, by_itself, case, check, equal, in_real_time, program, wait_for
 
 WORK = 0.4
 
@@ -116,10 +116,7 @@ def short_processes_are_in_the_books():
 
 @case
 def children_of_milliseconds_are_in_their_parents_profile():
-    """With a real-time priority, if we may: on a busy machine the scheduler lets a child begin behind a tick of the kernel's, and
-    those of 3 ms are gone before the next."""
-    chrt = ["chrt", "-r", "1"]
-    first = chrt if Run(*chrt, "true", LD_PRELOAD="").status == 0 else []
+    first = in_real_time()
     for rate in ("99", "500"):
         with Run(*first, "env", f"LD_PRELOAD={LIBRARY}", PROGRAM, 0.003, "short", 400, LD_PRELOAD="", ONSTACK_PROFILE="out.%p",
                  ONSTACK_STATUS="status.%p", ONSTACK_FREQUENCY=rate) as run:

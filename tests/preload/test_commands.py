@@ -3,19 +3,16 @@
 import platform
 import re
 
-from harness import LIBRARY, PROGRAM, STATUS, Run, Skip, about, built, case, check, equal, program, rarer
+from harness import LIBRARY, PROGRAM, STATUS, Run, Skip, about, built, case, check, equal, in_real_time, program, rarer
 
 RUNS = 120
 
 
 def many(seconds, end, *arguments, rate=500):
-    """The program, one after another in a shell that is not profiled itself. With a real-time priority, if we may: on a busy
-    machine the scheduler lets a process begin behind a tick of the kernel's, and those of 4 ms are gone before the next."""
-    chrt = ("chrt", "-r", "1")
-    first = chrt if Run(*chrt, "true", LD_PRELOAD="").status == 0 else ()
+    """The program, one after another in a shell that is not profiled itself."""
     words = " ".join(str(word) for word in (PROGRAM, seconds, end, *arguments))
     script = f"for i in $(seq {RUNS}); do LD_PRELOAD={LIBRARY} ONSTACK_FREQUENCY={rate} {words}; done"
-    return Run(*first, "bash", "-c", script, LD_PRELOAD="", ONSTACK_PROFILE="out.%p", ONSTACK_STATUS="status.%p")
+    return Run(*in_real_time(), "bash", "-c", script, LD_PRELOAD="", ONSTACK_PROFILE="out.%p", ONSTACK_STATUS="status.%p")
 
 
 def counted(run, line, key):
@@ -26,7 +23,7 @@ def counted(run, line, key):
 
 @case
 def commands_of_milliseconds_have_their_samples():
-    """Of any length and at any rate; with two periods of the CPU time that makes a session they end shortly before it."""
+    """Those of 16 ms end shortly before the CPU time that makes a session, between two ticks at 99 Hz."""
     for seconds, end, rate in ((0.004, "exit", 500), (0.006, "_exit", 500), (0.016, "exit", 99)):
         with many(seconds, end, rate=rate) as run:
             equal((run.status, run.errors), (STATUS, ""), "status, errors")
