@@ -5257,6 +5257,7 @@ typedef struct onstack_slot {
   uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
   uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
   uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t handing_on;       /* control sends process ticks to threads: stop waits for it (dekker) */
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
@@ -5468,6 +5469,9 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 #ifndef ONSTACK_HANDLER_TICK_PROCESS_TICK_H
 #define ONSTACK_HANDLER_TICK_PROCESS_TICK_H
 
+/* si_timerid of a tick that control sends to a thread (control/tick/hand_on.h): none of the kernel's. */
+#define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
+
 struct onstack_process_clock {
   /* What a thread's tick puts it off by, in one cache line. */
   onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
@@ -5484,6 +5488,7 @@ struct onstack_process_clock {
   int32_t signal;       /* 0: no session uses it */
   uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
   uint64_t met_ns;      /* what the process had used at its last tick */
+  uint64_t handed_ns;   /* what a tick that is handed on brings at most */
   uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
   uint32_t looks;       /* ticks of this search that have met no new thread */
   uint32_t looks_most;  /* after which it rests */
@@ -5795,11 +5800,16 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_
   return true;
 }
 
+/* Control has sent it, not the clock: this one neither counts it nor goes by it. */
+static ONSTACK_HANDLER bool entry_is_handed_on(const siginfo_t *info) {
+  return info->si_timerid == ONSTACK_PROCESS_HANDED_ON;
+}
+
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t brings_ns = 0; /* until a session has room */
   bool found = false;
-  entry_count_own(clock->record, info);
+  if (!entry_is_handed_on(info)) entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
@@ -5811,19 +5821,24 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
       if (!entry_has_room(slot, context)) {
         entry_meet_without_room(slot, tid);
       } else {
-        if (brings_ns == 0) brings_ns = onstack_process_brings(clock, entry_ticks_of(info));
+        if (brings_ns == 0)
+          brings_ns = entry_is_handed_on(info) ? onstack_load_relaxed(&clock->handed_ns)
+                                               : onstack_process_brings(clock, entry_ticks_of(info));
         found |= entry_meet(slot, tid, brings_ns, context);
       }
     }
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
   /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
-  if (brings_ns > 0) onstack_process_met(clock, entry_ticks_of(info), found);
+  if (brings_ns > 0 && !entry_is_handed_on(info)) onstack_process_met(clock, entry_ticks_of(info), found);
+}
+
+static ONSTACK_HANDLER bool entry_is_of(uint32_t generation, onstack_thread_tick tick) {
+  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0;
 }
 
 static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
-  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
-         onstack_timer_ticks_as(&tick.record->timer, info->si_timerid);
+  return entry_is_of(generation, tick) && onstack_timer_ticks_as(&tick.record->timer, info->si_timerid);
 }
 
 /* True if it was a tick of a session that runs, or has not counted its last ones yet. */
@@ -5853,7 +5868,8 @@ static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int si
     taken = entry_session_tick(&onstack_slots[tick.slot], tick, info, context);
   } else {
     onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
-    taken = entry_is_current(onstack_dekker_load(&clock->generation), tick, info); /* against its end */
+    const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
+    taken = entry_is_handed_on(info) ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
     if (taken) entry_process_tick(clock, info, context);
   }
   if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
@@ -14031,6 +14047,16 @@ ONSTACK_INTERNAL uint32_t onstack_task_cpu_us(uint32_t tid);
 /* Whether it blocks the signal; negative: nobody can tell. */
 ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
 
+/* Whether it runs, or waits for a processor, and lets the signal come. False if nobody says. */
+ONSTACK_INTERNAL bool onstack_task_runs_open(uint32_t tid, int32_t signal);
+
+/* How long a signal that is on its way is waited for, at most. */
+#define ONSTACK_TASK_DELIVERY_WAIT_NS 200000000u
+
+/* A signal that was on its way when the thread had used `then_us` of CPU time (onstack_task_cpu_us) has come by now: the thread
+   has run for a moment since, sleeps, or has ended. */
+ONSTACK_INTERNAL bool onstack_task_is_past(uint32_t tid, uint32_t then_us);
+
 /* What a thread is blocked in. */
 typedef struct onstack_task_call {
   int64_t number;        /* of the system call; -1: it is blocked outside of one, by a page that is being read */
@@ -14605,6 +14631,148 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal = {
     .doubts = clock_wall_signal_doubts,
 };
 
+/* ---- core/src/control/tick/hand_on.c ---- */
+/* ---- core/src/control/tick/hand_on.h ---- */
+/*
+ * Threads that no process tick meets. All processors look at their timers at about the same instant, and the first one gives
+ * the process tick to its own thread: where that one stays, and has a timer, threads that come and go on the others are never
+ * met. So the consumer looks for them while CPU time of the process is unaccounted for, and sends them the tick: in the
+ * handler it meets the thread as any process tick does (handler/tick/process_tick.h).
+ *
+ * A signal, not a timer: threads of a millisecond end before the kernel's tick looks at timers.
+ */
+#ifndef ONSTACK_CONTROL_TICK_HAND_ON_H
+#define ONSTACK_CONTROL_TICK_HAND_ON_H
+
+/* Nothing has been sent for the slot. Before it runs. */
+ONSTACK_INTERNAL void onstack_hand_on_begin(const onstack_slot *slot);
+
+/* Looks, if it is time to. The consumer of the slot only. */
+ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);
+
+/* Waits until nothing is being sent, and nothing will be. After `state` has left RUNNING. */
+ONSTACK_INTERNAL void onstack_hand_on_wait_sent(const onstack_slot *slot);
+
+/* What was sent last has been taken, or its thread has run for a moment, sleeps or has ended; 0.2 s at most. Before an owner's
+   action comes back, who would take our tick for its own. Over SIG_DFL there is no need: SIG_IGN discards what waits, and of a
+   signal that is no timer's the kernel looks up the action under the lock under which it was taken (dequeue_signal). */
+ONSTACK_INTERNAL void onstack_hand_on_wait_taken(const onstack_slot *slot);
+
+#endif
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#define HAND_ON_PAUSE_NS 10000000u /* between two looks, or so many times what a look takes */
+#define HAND_ON_SHARE 200u
+#define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
+#define HAND_ON_BRINGS_NS 40000000u
+#define HAND_ON_MOST 32u /* threads a look */
+
+typedef struct hand_on_sent {
+  uint32_t tid, cpu_us; /* what the thread had used by then */
+} hand_on_sent;
+
+/* Of each slot, its consumer's; stop reads what was sent once that has ended. */
+typedef struct hand_on_state {
+  uint64_t next_ns;       /* monotonic: no look before that, */
+  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
+  uint64_t vain_pause_ns, vain_ticks;
+  uint64_t process_ns; /* what the process had used at the last look */
+  uint32_t count;
+  hand_on_sent sent[HAND_ON_MOST];
+} hand_on_state;
+
+static hand_on_state hand_on_states[ONSTACK_MAX_SESSIONS];
+
+void onstack_hand_on_begin(const onstack_slot *slot) {
+  hand_on_states[slot->index] = (hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
+}
+
+/* It is taken for a process tick by its cookie, and told apart by the id of its timer. */
+static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
+  const onstack_process_clock *clock = slot->process_clock;
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  info.si_timerid = ONSTACK_PROCESS_HANDED_ON;
+  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(clock->record, onstack_dekker_load(&clock->generation));
+  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, slot->signal, (long)&info) == 0;
+}
+
+/*
+ * One that has a record has a timer, or is not to have one. One that sleeps would have its call ended by the signal; one that
+ * blocks the signal would keep it, beyond the session's end perhaps.
+ */
+static void hand_on_look_at(void *data, uint32_t tid) {
+  onstack_slot *slot = data;
+  hand_on_state *state = &hand_on_states[slot->index];
+  if (state->count == HAND_ON_MOST) return;
+  if (!slot->own_threads && onstack_own_is((int32_t)tid)) return;
+  if (onstack_thread_find(&slot->threads, tid)) return;
+  const uint32_t cpu_us = onstack_task_cpu_us(tid);
+  if (cpu_us <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
+  if (hand_on_send(slot, tid)) state->sent[state->count++] = (hand_on_sent){tid, cpu_us};
+}
+
+/* Ticks of threads are late by what the kernel's tick and the wait for a processor take: of many threads some are always
+   unaccounted for. What is late does not grow, what is missing does. */
+static bool hand_on_is_due(const hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
+  if (unaccounted == 0 || unaccounted == UINT64_MAX || now_ns < state->next_ns) return false;
+  return now_ns >= state->vain_until_ns || unaccounted > state->vain_ticks;
+}
+
+static void hand_on_look(onstack_slot *slot, hand_on_state *state) {
+  uint64_t now_ns = 0;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return;
+  const uint64_t since_ns = now_ns - state->process_ns;
+  state->process_ns = now_ns;
+  onstack_store_relaxed(&slot->process_clock->handed_ns, since_ns < HAND_ON_BRINGS_NS ? since_ns | 1u : HAND_ON_BRINGS_NS);
+  state->count = 0;
+  onstack_task_list_each(hand_on_look_at, slot);
+}
+
+/* In vain: not again before more is missing, or for longer each time. */
+static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccounted, uint64_t took_ns) {
+  const uint64_t pause_ns = took_ns * HAND_ON_SHARE;
+  state->next_ns = now_ns + (pause_ns > HAND_ON_PAUSE_NS ? pause_ns : HAND_ON_PAUSE_NS);
+  if (state->count > 0) {
+    state->vain_pause_ns = HAND_ON_PAUSE_NS;
+    state->vain_ticks = 0;
+    return;
+  }
+  state->vain_until_ns = now_ns + state->vain_pause_ns;
+  if (state->vain_pause_ns < HAND_ON_VAIN_NS) state->vain_pause_ns *= 2;
+  state->vain_ticks = unaccounted;
+}
+
+void onstack_hand_on(onstack_slot *slot) {
+  hand_on_state *state = &hand_on_states[slot->index];
+  const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
+  if (!hand_on_is_due(state, now_ns, unaccounted)) return;
+  const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  onstack_dekker_store(&slot->handing_on, 1u);
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) hand_on_look(slot, state);
+  onstack_dekker_store(&slot->handing_on, 0u);
+  hand_on_note(state, now_ns, unaccounted, onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns);
+}
+
+void onstack_hand_on_wait_sent(const onstack_slot *slot) {
+  for (uint32_t round = 0; onstack_dekker_load(&slot->handing_on) != 0; round++) onstack_moment(round);
+}
+
+void onstack_hand_on_wait_taken(const onstack_slot *slot) {
+  const hand_on_state *state = &hand_on_states[slot->index];
+  const uint64_t until_ns = onstack_monotonic_ns() + ONSTACK_TASK_DELIVERY_WAIT_NS;
+  for (uint32_t i = 0; i < state->count; i++) {
+    const hand_on_sent *sent = &state->sent[i];
+    while (!onstack_thread_find(&slot->threads, sent->tid) && !onstack_task_is_past(sent->tid, sent->cpu_us) &&
+           onstack_monotonic_ns() < until_ns)
+      onstack_sys_sleep(50000);
+  }
+}
+
 /* ---- core/src/control/tick/look.c ---- */
 
 /* ---- core/src/control/unwind/blocked.h ---- */
@@ -15005,7 +15173,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = 0;
+  slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = slot->handing_on = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
   memset(slot->lost, 0, sizeof(slot->lost));
@@ -15018,6 +15186,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes + clock->label_bytes);
+  onstack_hand_on_begin(slot);
   slot_fill_interpreters(slot, &settings->interpreters);
 }
 
@@ -15069,12 +15238,16 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
+  onstack_hand_on_wait_sent(slot);
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   if (!onstack_clock_signals(slot)) return;
   onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  if (onstack_action_ends_in_default(slot->signal))
+    onstack_threads_wait_delivered(slot);
+  else
+    onstack_hand_on_wait_taken(slot);
   onstack_action_release(slot->signal);
   onstack_store_relaxed(&slot->process_clock, NULL);
 }
@@ -15138,6 +15311,8 @@ void onstack_slots_after_fork(void) {
 #include <time.h>
 #include <unistd.h>
 
+#define TASK_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
+
 bool onstack_task_is_gone(uint32_t tid) {
   return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
 }
@@ -15170,14 +15345,32 @@ uint32_t onstack_task_cpu_us(uint32_t tid) {
   return (uint32_t)(ns / 1000u) | 1u;
 }
 
-int onstack_task_blocks(uint32_t tid, int32_t signal) {
-  char text[4096];
-  unsigned long long mask = 0;
-  ssize_t got = task_read_file(tid, "status", text, sizeof(text) - 1);
+#define TASK_STATUS_BYTES 4096u
+
+static void task_status(uint32_t tid, char text[TASK_STATUS_BYTES]) {
+  ssize_t got = task_read_file(tid, "status", text, TASK_STATUS_BYTES - 1);
   text[got > 0 ? got : 0] = 0;
+}
+
+static int task_status_blocks(const char *text, int32_t signal) {
+  unsigned long long mask = 0;
   const char *line = strstr(text, "SigBlk:");
   if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
   return (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+int onstack_task_blocks(uint32_t tid, int32_t signal) {
+  char text[TASK_STATUS_BYTES];
+  task_status(tid, text);
+  return task_status_blocks(text, signal);
+}
+
+bool onstack_task_runs_open(uint32_t tid, int32_t signal) {
+  char text[TASK_STATUS_BYTES], state = 0;
+  task_status(tid, text);
+  /* A name has no line break in it (proc(5): escaped), so none can stand for this line. */
+  const char *line = strstr(text, "\nState:");
+  return line && sscanf(line, " State: %c", &state) == 1 && state == 'R' && task_status_blocks(line, signal) == 0;
 }
 
 #define TASK_STAT_BYTES 512u
@@ -15198,6 +15391,11 @@ char onstack_task_state(uint32_t tid) {
 bool onstack_task_sleeps(uint32_t tid) {
   const char state = onstack_task_state(tid);
   return state != 'R' && state != 't';
+}
+
+bool onstack_task_is_past(uint32_t tid, uint32_t then_us) {
+  const uint32_t now_us = onstack_task_cpu_us(tid);
+  return now_us == 0 || now_us - then_us >= TASK_DELIVERY_US || onstack_task_sleeps(tid);
 }
 
 bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {
@@ -15302,9 +15500,6 @@ bool onstack_task_list_is_foreign(void) {
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
-#define THREADS_DELIVERY_WAIT_NS 200000000u
 
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
@@ -15514,19 +15709,14 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
 
-static bool threads_is_past(uint32_t then_us, uint32_t tid) {
-  const uint32_t now_us = then_us ? onstack_task_cpu_us(tid) : 0;
-  return now_us == 0 || now_us - then_us >= THREADS_DELIVERY_US || onstack_task_sleeps(tid);
-}
-
 void onstack_threads_wait_delivered(const onstack_slot *slot) {
-  const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
+  const uint64_t until = onstack_monotonic_ns() + ONSTACK_TASK_DELIVERY_WAIT_NS;
   const uint32_t self = (uint32_t)onstack_sys_gettid();
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid == 0 || tid == self) continue;
-    while (!threads_is_past(slot->threads.notes[i].waited_us, tid) && onstack_monotonic_ns() < until)
-      onstack_sys_sleep(50000);
+    const uint32_t then_us = slot->threads.notes[i].waited_us;
+    if (tid == 0 || tid == self || then_us == 0) continue;
+    while (!onstack_task_is_past(tid, then_us) && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
   }
 }
 
@@ -27898,11 +28088,10 @@ ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *sessio
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
 /*
- * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and one
- * that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms, and some
- * for 400.) A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of
- * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
- * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ * Where the process tick finds new threads, or is handed on to them, some get none: those that sleep at each look, or block the
+ * signal. A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of its
+ * own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a fifth.
+ * It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
  *
  * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
  * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
@@ -27978,6 +28167,7 @@ static void session_tend(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
   if (armed && onstack_clock_signals(slot)) session_scan(session, now);
+  if (armed && session->scan_age_ns > 0) onstack_hand_on(slot);
   if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {

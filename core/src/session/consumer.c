@@ -11,6 +11,7 @@
 #include "control/fork.h"
 #include "control/unwind/modules.h"
 #include "control/tick/clock.h"
+#include "control/tick/hand_on.h"
 #include "control/tick/slots.h"
 #include "control/tick/threads.h"
 #include "handler/unwind/code_map.h"
@@ -33,11 +34,10 @@
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
 /*
- * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and one
- * that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms, and some
- * for 400.) A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of
- * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
- * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ * Where the process tick finds new threads, or is handed on to them, some get none: those that sleep at each look, or block the
+ * signal. A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of its
+ * own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a fifth.
+ * It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
  *
  * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
  * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
@@ -113,6 +113,7 @@ static void session_tend(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
   if (armed && onstack_clock_signals(slot)) session_scan(session, now);
+  if (armed && session->scan_age_ns > 0) onstack_hand_on(slot);
   if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {

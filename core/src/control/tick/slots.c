@@ -12,6 +12,7 @@
 #include "control/unwind/modules.h"
 #include "control/pin.h"
 #include "control/tick/clock.h"
+#include "control/tick/hand_on.h"
 #include "control/tick/threads.h"
 #include "control/tick/vdso.h"
 #include "handler/tick/arm.h"
@@ -116,7 +117,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = 0;
+  slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = slot->handing_on = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
   memset(slot->lost, 0, sizeof(slot->lost));
@@ -129,6 +130,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes + clock->label_bytes);
+  onstack_hand_on_begin(slot);
   slot_fill_interpreters(slot, &settings->interpreters);
 }
 
@@ -180,12 +182,16 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
+  onstack_hand_on_wait_sent(slot);
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   if (!onstack_clock_signals(slot)) return;
   onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  if (onstack_action_ends_in_default(slot->signal))
+    onstack_threads_wait_delivered(slot);
+  else
+    onstack_hand_on_wait_taken(slot);
   onstack_action_release(slot->signal);
   onstack_store_relaxed(&slot->process_clock, NULL);
 }

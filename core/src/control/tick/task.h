@@ -17,6 +17,16 @@ ONSTACK_INTERNAL uint32_t onstack_task_cpu_us(uint32_t tid);
 /* Whether it blocks the signal; negative: nobody can tell. */
 ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
 
+/* Whether it runs, or waits for a processor, and lets the signal come. False if nobody says. */
+ONSTACK_INTERNAL bool onstack_task_runs_open(uint32_t tid, int32_t signal);
+
+/* How long a signal that is on its way is waited for, at most. */
+#define ONSTACK_TASK_DELIVERY_WAIT_NS 200000000u
+
+/* A signal that was on its way when the thread had used `then_us` of CPU time (onstack_task_cpu_us) has come by now: the thread
+   has run for a moment since, sleeps, or has ended. */
+ONSTACK_INTERNAL bool onstack_task_is_past(uint32_t tid, uint32_t then_us);
+
 /* What a thread is blocked in. */
 typedef struct onstack_task_call {
   int64_t number;        /* of the system call; -1: it is blocked outside of one, by a page that is being read */

@@ -160,11 +160,16 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_
   return true;
 }
 
+/* Control has sent it, not the clock: this one neither counts it nor goes by it. */
+static ONSTACK_HANDLER bool entry_is_handed_on(const siginfo_t *info) {
+  return info->si_timerid == ONSTACK_PROCESS_HANDED_ON;
+}
+
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t brings_ns = 0; /* until a session has room */
   bool found = false;
-  entry_count_own(clock->record, info);
+  if (!entry_is_handed_on(info)) entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
@@ -176,19 +181,24 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
       if (!entry_has_room(slot, context)) {
         entry_meet_without_room(slot, tid);
       } else {
-        if (brings_ns == 0) brings_ns = onstack_process_brings(clock, entry_ticks_of(info));
+        if (brings_ns == 0)
+          brings_ns = entry_is_handed_on(info) ? onstack_load_relaxed(&clock->handed_ns)
+                                               : onstack_process_brings(clock, entry_ticks_of(info));
         found |= entry_meet(slot, tid, brings_ns, context);
       }
     }
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
   /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
-  if (brings_ns > 0) onstack_process_met(clock, entry_ticks_of(info), found);
+  if (brings_ns > 0 && !entry_is_handed_on(info)) onstack_process_met(clock, entry_ticks_of(info), found);
+}
+
+static ONSTACK_HANDLER bool entry_is_of(uint32_t generation, onstack_thread_tick tick) {
+  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0;
 }
 
 static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
-  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
-         onstack_timer_ticks_as(&tick.record->timer, info->si_timerid);
+  return entry_is_of(generation, tick) && onstack_timer_ticks_as(&tick.record->timer, info->si_timerid);
 }
 
 /* True if it was a tick of a session that runs, or has not counted its last ones yet. */
@@ -218,7 +228,8 @@ static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int si
     taken = entry_session_tick(&onstack_slots[tick.slot], tick, info, context);
   } else {
     onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
-    taken = entry_is_current(onstack_dekker_load(&clock->generation), tick, info); /* against its end */
+    const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
+    taken = entry_is_handed_on(info) ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
     if (taken) entry_process_tick(clock, info, context);
   }
   if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);

@@ -18,6 +18,9 @@
 
 #include "handler/tick/slot.h"
 
+/* si_timerid of a tick that control sends to a thread (control/tick/hand_on.h): none of the kernel's. */
+#define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
+
 struct onstack_process_clock {
   /* What a thread's tick puts it off by, in one cache line. */
   onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
@@ -34,6 +37,7 @@ struct onstack_process_clock {
   int32_t signal;       /* 0: no session uses it */
   uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
   uint64_t met_ns;      /* what the process had used at its last tick */
+  uint64_t handed_ns;   /* what a tick that is handed on brings at most */
   uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
   uint32_t looks;       /* ticks of this search that have met no new thread */
   uint32_t looks_most;  /* after which it rests */

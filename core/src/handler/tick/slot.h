@@ -71,6 +71,7 @@ typedef struct onstack_slot {
   uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
   uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
   uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t handing_on;       /* control sends process ticks to threads: stop waits for it (dekker) */
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/tick/hand_on.h"
+
+#include "base/clock_ns.h"
+#include "base/sys.h"
+#include "control/moment.h"
+#include "control/tick/task.h"
+#include "control/tick/task_list.h"
+#include "handler/tick/own_threads.h"
+#include "handler/tick/process_tick.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#define HAND_ON_PAUSE_NS 10000000u /* between two looks, or so many times what a look takes */
+#define HAND_ON_SHARE 200u
+#define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
+#define HAND_ON_BRINGS_NS 40000000u
+#define HAND_ON_MOST 32u /* threads a look */
+
+typedef struct hand_on_sent {
+  uint32_t tid, cpu_us; /* what the thread had used by then */
+} hand_on_sent;
+
+/* Of each slot, its consumer's; stop reads what was sent once that has ended. */
+typedef struct hand_on_state {
+  uint64_t next_ns;       /* monotonic: no look before that, */
+  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
+  uint64_t vain_pause_ns, vain_ticks;
+  uint64_t process_ns; /* what the process had used at the last look */
+  uint32_t count;
+  hand_on_sent sent[HAND_ON_MOST];
+} hand_on_state;
+
+static hand_on_state hand_on_states[ONSTACK_MAX_SESSIONS];
+
+void onstack_hand_on_begin(const onstack_slot *slot) {
+  hand_on_states[slot->index] = (hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
+}
+
+/* It is taken for a process tick by its cookie, and told apart by the id of its timer. */
+static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
+  const onstack_process_clock *clock = slot->process_clock;
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  info.si_timerid = ONSTACK_PROCESS_HANDED_ON;
+  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(clock->record, onstack_dekker_load(&clock->generation));
+  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, slot->signal, (long)&info) == 0;
+}
+
+/*
+ * One that has a record has a timer, or is not to have one. One that sleeps would have its call ended by the signal; one that
+ * blocks the signal would keep it, beyond the session's end perhaps.
+ */
+static void hand_on_look_at(void *data, uint32_t tid) {
+  onstack_slot *slot = data;
+  hand_on_state *state = &hand_on_states[slot->index];
+  if (state->count == HAND_ON_MOST) return;
+  if (!slot->own_threads && onstack_own_is((int32_t)tid)) return;
+  if (onstack_thread_find(&slot->threads, tid)) return;
+  const uint32_t cpu_us = onstack_task_cpu_us(tid);
+  if (cpu_us <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
+  if (hand_on_send(slot, tid)) state->sent[state->count++] = (hand_on_sent){tid, cpu_us};
+}
+
+/* Ticks of threads are late by what the kernel's tick and the wait for a processor take: of many threads some are always
+   unaccounted for. What is late does not grow, what is missing does. */
+static bool hand_on_is_due(const hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
+  if (unaccounted == 0 || unaccounted == UINT64_MAX || now_ns < state->next_ns) return false;
+  return now_ns >= state->vain_until_ns || unaccounted > state->vain_ticks;
+}
+
+static void hand_on_look(onstack_slot *slot, hand_on_state *state) {
+  uint64_t now_ns = 0;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return;
+  const uint64_t since_ns = now_ns - state->process_ns;
+  state->process_ns = now_ns;
+  onstack_store_relaxed(&slot->process_clock->handed_ns, since_ns < HAND_ON_BRINGS_NS ? since_ns | 1u : HAND_ON_BRINGS_NS);
+  state->count = 0;
+  onstack_task_list_each(hand_on_look_at, slot);
+}
+
+/* In vain: not again before more is missing, or for longer each time. */
+static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccounted, uint64_t took_ns) {
+  const uint64_t pause_ns = took_ns * HAND_ON_SHARE;
+  state->next_ns = now_ns + (pause_ns > HAND_ON_PAUSE_NS ? pause_ns : HAND_ON_PAUSE_NS);
+  if (state->count > 0) {
+    state->vain_pause_ns = HAND_ON_PAUSE_NS;
+    state->vain_ticks = 0;
+    return;
+  }
+  state->vain_until_ns = now_ns + state->vain_pause_ns;
+  if (state->vain_pause_ns < HAND_ON_VAIN_NS) state->vain_pause_ns *= 2;
+  state->vain_ticks = unaccounted;
+}
+
+void onstack_hand_on(onstack_slot *slot) {
+  hand_on_state *state = &hand_on_states[slot->index];
+  const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
+  if (!hand_on_is_due(state, now_ns, unaccounted)) return;
+  const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  onstack_dekker_store(&slot->handing_on, 1u);
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) hand_on_look(slot, state);
+  onstack_dekker_store(&slot->handing_on, 0u);
+  hand_on_note(state, now_ns, unaccounted, onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns);
+}
+
+void onstack_hand_on_wait_sent(const onstack_slot *slot) {
+  for (uint32_t round = 0; onstack_dekker_load(&slot->handing_on) != 0; round++) onstack_moment(round);
+}
+
+void onstack_hand_on_wait_taken(const onstack_slot *slot) {
+  const hand_on_state *state = &hand_on_states[slot->index];
+  const uint64_t until_ns = onstack_monotonic_ns() + ONSTACK_TASK_DELIVERY_WAIT_NS;
+  for (uint32_t i = 0; i < state->count; i++) {
+    const hand_on_sent *sent = &state->sent[i];
+    while (!onstack_thread_find(&slot->threads, sent->tid) && !onstack_task_is_past(sent->tid, sent->cpu_us) &&
+           onstack_monotonic_ns() < until_ns)
+      onstack_sys_sleep(50000);
+  }
+}

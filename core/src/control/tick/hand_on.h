@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Threads that no process tick meets. All processors look at their timers at about the same instant, and the first one gives
+ * the process tick to its own thread: where that one stays, and has a timer, threads that come and go on the others are never
+ * met. So the consumer looks for them while CPU time of the process is unaccounted for, and sends them the tick: in the
+ * handler it meets the thread as any process tick does (handler/tick/process_tick.h).
+ *
+ * A signal, not a timer: threads of a millisecond end before the kernel's tick looks at timers.
+ */
+#ifndef ONSTACK_CONTROL_TICK_HAND_ON_H
+#define ONSTACK_CONTROL_TICK_HAND_ON_H
+
+#include "handler/tick/slot.h"
+
+/* Nothing has been sent for the slot. Before it runs. */
+ONSTACK_INTERNAL void onstack_hand_on_begin(const onstack_slot *slot);
+
+/* Looks, if it is time to. The consumer of the slot only. */
+ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);
+
+/* Waits until nothing is being sent, and nothing will be. After `state` has left RUNNING. */
+ONSTACK_INTERNAL void onstack_hand_on_wait_sent(const onstack_slot *slot);
+
+/* What was sent last has been taken, or its thread has run for a moment, sleeps or has ended; 0.2 s at most. Before an owner's
+   action comes back, who would take our tick for its own. Over SIG_DFL there is no need: SIG_IGN discards what waits, and of a
+   signal that is no timer's the kernel looks up the action under the lock under which it was taken (dequeue_signal). */
+ONSTACK_INTERNAL void onstack_hand_on_wait_taken(const onstack_slot *slot);
+
+#endif
