@@ -14636,8 +14636,9 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal = {
 /*
  * Threads that no process tick meets. All processors look at their timers at about the same instant, and the first one gives
  * the process tick to its own thread: where that one stays, and has a timer, threads that come and go on the others are never
- * met. So the consumer looks for them while CPU time of the process is unaccounted for, and sends them the tick: in the
- * handler it meets the thread as any process tick does (handler/tick/process_tick.h).
+ * met (before Linux 6.4 nobody but the main thread: control/tick/clock_cpu.c). So the consumer looks for them while CPU time of
+ * the process is unaccounted for, and sends them the tick: in the handler it meets the thread as any process tick does
+ * (handler/tick/process_tick.h).
  *
  * A signal, not a timer: threads of a millisecond end before the kernel's tick looks at timers.
  */
@@ -14649,6 +14650,9 @@ ONSTACK_INTERNAL void onstack_hand_on_begin(const onstack_slot *slot);
 
 /* Looks, if it is time to. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);
+
+/* Whether the last look has sent one to that thread, which arms itself then: no scan is to forestall it. The consumer only. */
+ONSTACK_INTERNAL bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid);
 
 /* Waits until nothing is being sent, and nothing will be. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_hand_on_wait_sent(const onstack_slot *slot);
@@ -14756,6 +14760,13 @@ void onstack_hand_on(onstack_slot *slot) {
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) hand_on_look(slot, state);
   onstack_dekker_store(&slot->handing_on, 0u);
   hand_on_note(state, now_ns, unaccounted, onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns);
+}
+
+bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
+  const hand_on_state *state = &hand_on_states[slot->index];
+  for (uint32_t i = 0; i < state->count; i++)
+    if (state->sent[i].tid == tid) return true;
+  return false;
 }
 
 void onstack_hand_on_wait_sent(const onstack_slot *slot) {
@@ -15574,7 +15585,7 @@ static uint64_t threads_ticks_used(const onstack_slot *slot, uint32_t tid) {
 static void threads_look_at(void *data, uint32_t tid) {
   threads_search *search = data;
   if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
-  if (onstack_thread_find(&search->slot->threads, tid)) return;
+  if (onstack_thread_find(&search->slot->threads, tid) || onstack_hand_on_is_sent(search->slot, tid)) return;
   if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
   search->found = true;
   if (search->adopt)
@@ -28166,8 +28177,8 @@ static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
+  if (armed && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
   if (armed && onstack_clock_signals(slot)) session_scan(session, now);
-  if (armed && session->scan_age_ns > 0) onstack_hand_on(slot);
   if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {

@@ -112,8 +112,8 @@ static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
+  if (armed && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
   if (armed && onstack_clock_signals(slot)) session_scan(session, now);
-  if (armed && session->scan_age_ns > 0) onstack_hand_on(slot);
   if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {

@@ -107,6 +107,13 @@ void onstack_hand_on(onstack_slot *slot) {
   hand_on_note(state, now_ns, unaccounted, onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns);
 }
 
+bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
+  const hand_on_state *state = &hand_on_states[slot->index];
+  for (uint32_t i = 0; i < state->count; i++)
+    if (state->sent[i].tid == tid) return true;
+  return false;
+}
+
 void onstack_hand_on_wait_sent(const onstack_slot *slot) {
   for (uint32_t round = 0; onstack_dekker_load(&slot->handing_on) != 0; round++) onstack_moment(round);
 }

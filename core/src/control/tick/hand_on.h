@@ -2,8 +2,9 @@
 /*
  * Threads that no process tick meets. All processors look at their timers at about the same instant, and the first one gives
  * the process tick to its own thread: where that one stays, and has a timer, threads that come and go on the others are never
- * met. So the consumer looks for them while CPU time of the process is unaccounted for, and sends them the tick: in the
- * handler it meets the thread as any process tick does (handler/tick/process_tick.h).
+ * met (before Linux 6.4 nobody but the main thread: control/tick/clock_cpu.c). So the consumer looks for them while CPU time of
+ * the process is unaccounted for, and sends them the tick: in the handler it meets the thread as any process tick does
+ * (handler/tick/process_tick.h).
  *
  * A signal, not a timer: threads of a millisecond end before the kernel's tick looks at timers.
  */
@@ -17,6 +18,9 @@ ONSTACK_INTERNAL void onstack_hand_on_begin(const onstack_slot *slot);
 
 /* Looks, if it is time to. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);
+
+/* Whether the last look has sent one to that thread, which arms itself then: no scan is to forestall it. The consumer only. */
+ONSTACK_INTERNAL bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid);
 
 /* Waits until nothing is being sent, and nothing will be. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_hand_on_wait_sent(const onstack_slot *slot);

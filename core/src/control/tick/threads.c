@@ -6,6 +6,7 @@
 #include "base/own_memory.h"
 #include "control/moment.h"
 #include "control/tick/clock.h"
+#include "control/tick/hand_on.h"
 #include "control/tick/task.h"
 #include "control/tick/task_list.h"
 #include "handler/tick/arm.h"
@@ -92,7 +93,7 @@ static uint64_t threads_ticks_used(const onstack_slot *slot, uint32_t tid) {
 static void threads_look_at(void *data, uint32_t tid) {
   threads_search *search = data;
   if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
-  if (onstack_thread_find(&search->slot->threads, tid)) return;
+  if (onstack_thread_find(&search->slot->threads, tid) || onstack_hand_on_is_sent(search->slot, tid)) return;
   if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
   search->found = true;
   if (search->adopt)
