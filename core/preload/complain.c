@@ -7,12 +7,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 bool onstack_say(const char *text, size_t length) {
   bool written = true;
   while (written && length > 0) {
     const size_t part = length < ONSTACK_GUARD_LINE ? length : ONSTACK_GUARD_LINE;
-    if (!onstack_guard_says(text, part, &written)) written = onstack_host_stderr_write(text, part);
+    if (!onstack_guard_says(text, part, &written)) written = onstack_host_stderr_write(STDERR_FILENO, text, part);
     text += part;
     length -= part;
   }

@@ -8,10 +8,13 @@
 #include "preload/host_stderr.h"
 #include "preload/detached_thread.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #define GUARD_STACK_BYTES ((size_t)64 << 10)
 
@@ -21,11 +24,20 @@
 #endif
 #define GUARD_CLOSE_RANGE_UNSHARE 2u
 
+/* unistd.h, since 5.3 and 5.6; the same everywhere, too. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
 typedef enum guard_request { GUARD_SAY, GUARD_END, GUARD_EXIT } guard_request;
 
 /* Written by the keeper before it raises `requests`, read by the guard behind it. */
 static struct {
   int32_t keeper;    /* the thread with a table of its own; 0: nobody has one */
+  uint32_t made;     /* the guard: by the keeper, or by the host's first thread */
   uint32_t known;    /* futex; 1 once the guard is known as one of ours */
   uint32_t requests; /* futex */
   uint32_t finished; /* futex; how many of them */
@@ -62,7 +74,7 @@ static void *guard_main(void *argument) {
   for (;;) {
     guard_await_change(&guard.requests, guard.finished);
     if (guard.request != GUARD_SAY) break;
-    guard.written = onstack_host_stderr_write(guard.line, guard.length);
+    guard.written = onstack_host_stderr_write(STDERR_FILENO, guard.line, guard.length);
     guard_raise(&guard.finished);
   }
   if (guard.request == GUARD_END) guard_outlive_keeper();
@@ -77,20 +89,63 @@ static bool guard_copy_works(void) {
   return onstack_memory_copy_pair((uint64_t)(uintptr_t)words, copy);
 }
 
+static bool guard_make(void) {
+  uint32_t none = 0;
+  if (!onstack_cas(&guard.made, &none, 1u)) return true;
+  if (onstack_preload_thread(GUARD_STACK_BYTES, guard_main, NULL) == 0) return true;
+  onstack_publish(&guard.made, 0u);
+  return false;
+}
+
+/*
+ * The host's stderr in the caller's table: its very file, or where that is refused (Docker's filter), the file anew, which
+ * cannot be had of a socket, or of another user's. Both ask the process's first thread. -errno; -EBADF: it is closed.
+ */
+static int guard_fetch_stderr(void) {
+  const long process = onstack_sys_call2(SYS_pidfd_open, onstack_sys_getpid(), 0);
+  long file = process < 0 ? process : onstack_sys_call3(SYS_pidfd_getfd, process, STDERR_FILENO, 0);
+  if (process >= 0) onstack_sys_call1(SYS_close, process);
+  if (file >= 0 || file == -EBADF) return (int)file;
+  file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)"/proc/self/fd/2",
+                           O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
+  return file == -ENOENT ? -EBADF : (int)file;
+}
+
+static bool guard_reaches_stderr(void) {
+  const int file = guard_fetch_stderr();
+  if (file >= 0) onstack_sys_call1(SYS_close, file);
+  return file >= 0 || file == -EBADF;
+}
+
 void onstack_guard_take_own_table(void) {
   if (guard.keeper != 0 || !guard_copy_works() || !onstack_allocator_is_libcs()) return;
-  if (onstack_preload_thread(GUARD_STACK_BYTES, guard_main, NULL) != 0) return;
-  guard_await_change(&guard.known, 0);
+  if (!guard_reaches_stderr()) {
+    if (!guard_make()) return;
+    guard_await_change(&guard.known, 0);
+  }
   /* Not unshare(): the copy leaves out what is to be closed, so none of the host's files stays open because of us. (Before
-     Linux 6.12 the first 64 are copied and closed at once.) The guard shares the old table, so it is not closed itself. */
+     Linux 6.12 the first 64 are copied and closed at once.) The host's first thread has the old one. */
   if (onstack_sys_call3(SYS_close_range, 0, (long)~0u, GUARD_CLOSE_RANGE_UNSHARE) == 0)
     guard.keeper = onstack_sys_gettid();
   else
     onstack_guard_end();
 }
 
+void onstack_guard_hold_table(void) { guard_make(); }
+
+static bool guard_fetches_and_says(const char *line, size_t length) {
+  const int file = guard_fetch_stderr();
+  const bool written = file >= 0 && onstack_host_stderr_write(file, line, length);
+  if (file >= 0) onstack_sys_call1(SYS_close, file);
+  return written;
+}
+
 bool onstack_guard_says(const char *line, size_t length, bool *written) {
   if (guard.keeper == 0 || guard.keeper != onstack_sys_gettid()) return false;
+  if (onstack_observe(&guard.known) == 0) {
+    *written = guard_fetches_and_says(line, length);
+    return true;
+  }
   guard.length = length < ONSTACK_GUARD_LINE ? length : ONSTACK_GUARD_LINE;
   memcpy(guard.line, line, guard.length);
   guard.request = GUARD_SAY;
@@ -101,7 +156,7 @@ bool onstack_guard_says(const char *line, size_t length, bool *written) {
 }
 
 void onstack_guard_exit(onstack_kernel_sigset mask) {
-  if (guard.keeper == 0) {
+  if (onstack_observe(&guard.made) == 0) {
     onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
     exit(0);
   }

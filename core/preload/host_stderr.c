@@ -17,18 +17,18 @@ void onstack_host_stderr_remember(void) {
   if (fstat(STDERR_FILENO, &stderr_file) != 0) memset(&stderr_file, 0, sizeof(stderr_file));
 }
 
-static bool stderr_is_open(void) {
+static bool stderr_is_it(int file) {
   struct stat now;
-  return stderr_file.st_ino != 0 && fstat(STDERR_FILENO, &now) == 0 && now.st_dev == stderr_file.st_dev &&
+  return stderr_file.st_ino != 0 && fstat(file, &now) == 0 && now.st_dev == stderr_file.st_dev &&
          now.st_ino == stderr_file.st_ino;
 }
 
 /* All of it, to somebody who reads: nobody waits for a pipe that is full for longer than STDERR_WAIT_MS. */
-static bool stderr_write_all(const char *line, size_t length) {
-  struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+static bool stderr_write_all(int file, const char *line, size_t length) {
+  struct pollfd ready = {.fd = file, .events = POLLOUT};
   while (length > 0) {
     if (poll(&ready, 1, STDERR_WAIT_MS) <= 0) return false;
-    const ssize_t done = write(STDERR_FILENO, line, length);
+    const ssize_t done = write(file, line, length);
     if (done < 0 && errno != EAGAIN && errno != EINTR) return false;
     if (done > 0) {
       line += done;
@@ -39,15 +39,15 @@ static bool stderr_write_all(const char *line, size_t length) {
 }
 
 /* Takes the SIGPIPE that the write raised, if it did: one that was pending before belongs to the host. */
-bool onstack_host_stderr_write(const char *line, size_t length) {
+bool onstack_host_stderr_write(int file, const char *line, size_t length) {
   sigset_t pipe, old, pending;
   struct timespec none = {0, 0};
-  if (!stderr_is_open()) return false;
+  if (!stderr_is_it(file)) return false;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   sigpending(&pending);
   pthread_sigmask(SIG_BLOCK, &pipe, &old);
-  const bool written = stderr_write_all(line, length);
+  const bool written = stderr_write_all(file, line, length);
   if (!written && !sigismember(&pending, SIGPIPE)) sigtimedwait(&pipe, NULL, &none);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   return written;

@@ -13,7 +13,8 @@
  */
 ONSTACK_INTERNAL void onstack_host_stderr_remember(void);
 
-/* Writes a whole line, by a thread that has the host's descriptors. A reader that is gone raises no SIGPIPE here. */
-ONSTACK_INTERNAL bool onstack_host_stderr_write(const char *line, size_t length);
+/* Writes a whole line to `file`, which is the host's stderr in the caller's table, if it is what it was. A reader that is gone
+   raises no SIGPIPE here. */
+ONSTACK_INTERNAL bool onstack_host_stderr_write(int file, const char *line, size_t length);
 
 #endif

@@ -270,6 +270,7 @@ void onstack_keeper_start(const onstack_environment *settings, bool await, bool 
 
 void onstack_keeper_left(void) {
   if (!onstack_keeper_is_here()) return;
+  onstack_guard_hold_table();
   onstack_publish(&keeper.left, 1u);
   keeper_raise(&keeper.wake);
 }

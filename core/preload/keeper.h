@@ -38,7 +38,7 @@ ONSTACK_INTERNAL bool onstack_keeper_save(uint32_t seconds);
    Signal-safe; nothing in another process. */
 ONSTACK_INTERNAL void onstack_keeper_end(uint32_t seconds, bool at_once);
 
-/* The first thread ends, and not the process with it. Signal-safe; nothing in another process. */
+/* The first thread ends, and not the process with it. Context: that thread; nothing in another process. */
 ONSTACK_INTERNAL void onstack_keeper_left(void);
 
 /* True in the process that has a keeper: not in a child made by vfork or a raw clone. Signal-safe. */

@@ -54,6 +54,8 @@ static const call_kind call_kinds[] = {
     CALL(sched_yield, EPERM),
     CALL(sched_getaffinity, EINVAL),
     CALL(close_range, ENOMEM),
+    CALL(pidfd_open, EPERM),
+    CALL(pidfd_getfd, EPERM),
     CALL(getcwd, ENOENT),
     CALL(getrandom, EAGAIN),
     CALL(renameat, ENOSPC),

@@ -3,10 +3,11 @@
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
 
-from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, Skip, case, check, equal, one_line, program
+from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, Skip, built, case, check, equal, one_line, program, wait_for
 
 WORK = 0.2
 
@@ -78,6 +79,48 @@ def a_reader_of_stderr_that_is_gone():
     with program(WORK, "exit", ONSTACK_FREQUENCY="0", stderr=writer) as run:
         equal(run.status, STATUS, "status")
     os.close(writer)
+
+
+# The same on every architecture (asm-generic/unistd.h).
+PIDFD_OPEN, PIDFD_GETFD = 434, 438
+
+
+def refusing(*calls):
+    """What a program begins with to which the kernel refuses these."""
+    return (built("refuses", "refuses.c", "-static"), *calls, "--")
+
+
+@case
+def the_line_comes_to_stderr_whatever_is_refused():
+    """The thread that says it has a table of descriptors of its own."""
+    for calls in ((), (PIDFD_OPEN,), (PIDFD_GETFD,)):
+        with Run(*refusing(*calls), PROGRAM, WORK, "exit", ONSTACK_PROFILE="missing/out") as run:
+            equal(run.status, STATUS, "status")
+            one_line(run, "missing/out", "No such file or directory")
+        # A socket cannot be opened anew: where the descriptor cannot be had, a thread that shares it writes.
+        ours, theirs = socket.socketpair()
+        with Run(*refusing(*calls), PROGRAM, WORK, "exit", ONSTACK_PROFILE="missing/out", stderr=theirs) as run:
+            theirs.close()
+            run.errors = ours.recv(4096).decode()
+            equal(run.status, STATUS, "status")
+            one_line(run, "missing/out", "No such file or directory")
+        ours.close()
+
+
+@case
+def nobody_shares_the_hosts_descriptors():
+    """While its first thread lives: each of its calls would cost more."""
+    place = prepared(lambda _: None)
+    environment = dict(os.environ, LD_PRELOAD=str(LIBRARY), ONSTACK_PROFILE="out", ONSTACK_STATUS="status")
+    with subprocess.Popen([PROGRAM, "2", "exit"], env=environment, cwd=place) as process:
+        wait_for(place / "status")
+        tasks = pathlib.Path(f"/proc/{process.pid}/task")
+        names = {task: (task / "comm").read_text().strip() for task in tasks.iterdir()}
+        ours = [task for task in tasks.iterdir() if names[task].startswith("onstack-")]
+        shared = [names[task] for task in ours if (task / "fd" / "1").exists()]
+        check(len(ours) > 1 and not shared, f"{sorted(names.values())}, of which share the table: {shared}")
+        equal(process.wait(), STATUS, "status")
+    shutil.rmtree(place)
 
 
 @case
