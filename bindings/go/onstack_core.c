@@ -5469,6 +5469,8 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 #ifndef ONSTACK_HANDLER_TICK_PROCESS_TICK_H
 #define ONSTACK_HANDLER_TICK_PROCESS_TICK_H
 
+#include <signal.h>
+
 /* si_timerid of a tick that control sends to a thread (control/tick/hand_on.h): none of the kernel's. */
 #define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
 
@@ -5515,12 +5517,23 @@ ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread 
    no handler inside. 0 or -errno. Start and stop. */
 ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
 
-/* The CPU time that a tick of so many expiries stands for at most: what the process has used since its tick before, of one
-   kernel tick at most; as many periods at least. Each tick asks once. Inside its handler. */
-ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries);
+/* How often a timer has expired. */
+static inline ONSTACK_HANDLER uint64_t onstack_ticks_of(const siginfo_t *info) {
+  return 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
+}
 
-/* It has ticked, has expired so often, and has met a thread without a timer or not. Inside the handler of that tick. */
-ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found);
+/* Control has sent it, not the clock: the clock neither counts it nor goes by it. */
+static inline ONSTACK_HANDLER bool onstack_process_is_handed_on(const siginfo_t *info) {
+  return info->si_timerid == ONSTACK_PROCESS_HANDED_ON;
+}
+
+/* The CPU time that a tick stands for at most: what the process has used since its tick before, of one kernel tick at most; as
+   many periods as it has expired at least. Of one that was handed on what control says. Each tick asks once. Inside its
+   handler. */
+ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, const siginfo_t *info);
+
+/* It has ticked, and has met a thread without a timer or not. Inside the handler of that tick. */
+ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, const siginfo_t *info, bool found);
 
 /* What onstack_process_ticked calls. */
 ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
@@ -5662,7 +5675,8 @@ ONSTACK_INTERNAL void onstack_runnable_record(onstack_slot *slot, onstack_thread
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 
 /*
- * Ours is a POSIX timer whose value lies in our thread region. Somebody who sends our cookie by sigqueue has si_code
+ * Ours is a POSIX timer, or sent as if it were one (control/tick: hand_on.c, clock_ticker.c), whose value lies in our thread
+ * region. Somebody who sends our cookie by sigqueue has si_code
  * SI_QUEUE; another copy of this library has a region of its own.
  */
 static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info) {
@@ -5672,10 +5686,6 @@ static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info
 
 static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucontext_t *context) {
   return onstack_has_room(context, slot->stack_bytes);
-}
-
-static ONSTACK_HANDLER uint64_t entry_ticks_of(const siginfo_t *info) {
-  return 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
 }
 
 /* Counts ticks; what one sample may not stand for goes to `unattributed`. Returns the weight. */
@@ -5696,7 +5706,7 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t t
 /* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
    at a time: the signal is queued again after its handler has begun. */
 static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
-  onstack_add_relaxed(&record->timer.ticks, (uint32_t)entry_ticks_of(info));
+  onstack_add_relaxed(&record->timer.ticks, (uint32_t)onstack_ticks_of(info));
 }
 
 /* What a thread had used when a scan found it comes with its first tick, as far as nobody else has had it
@@ -5712,11 +5722,11 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
   if (!entry_has_room(slot, context)) { /* none for what follows either */
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, entry_ticks_of(info)));
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, onstack_ticks_of(info)));
     return;
   }
   const uint64_t before = onstack_load_relaxed(&record->timer.before) ? entry_take_before(slot, &record->timer) : 0;
-  const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + before);
+  const uint32_t weight = entry_count_ticks(slot, onstack_ticks_of(info) + before);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
   if (slot->runnable_ns)
     onstack_runnable_record(slot, record, context); /* first: the last call leaves the stack to the other */
@@ -5769,10 +5779,12 @@ static ONSTACK_HANDLER bool entry_is_met(onstack_slot *slot, uint32_t tid, onsta
   return *record || slot->own_threads || !onstack_own_is((int32_t)tid);
 }
 
-/* Where its stack has no room for the session's sample, none for reading clocks either. */
-static ONSTACK_HANDLER void entry_meet_without_room(onstack_slot *slot, uint32_t tid) {
+/* Where its stack has no room for the session's sample, none for reading clocks either. What was handed on a scan takes later,
+   and then all of its time. */
+static ONSTACK_HANDLER void entry_meet_without_room(onstack_slot *slot, uint32_t tid, const siginfo_t *info) {
   onstack_thread *record;
   bool armed;
+  if (onstack_process_is_handed_on(info)) return;
   if (!entry_is_met(slot, tid, &record, &armed) || armed) return;
   onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, 1));
 }
@@ -5800,16 +5812,11 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_
   return true;
 }
 
-/* Control has sent it, not the clock: this one neither counts it nor goes by it. */
-static ONSTACK_HANDLER bool entry_is_handed_on(const siginfo_t *info) {
-  return info->si_timerid == ONSTACK_PROCESS_HANDED_ON;
-}
-
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t brings_ns = 0; /* until a session has room */
   bool found = false;
-  if (!entry_is_handed_on(info)) entry_count_own(clock->record, info);
+  if (!onstack_process_is_handed_on(info)) entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
@@ -5819,18 +5826,16 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
     if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
         onstack_load_relaxed(&slot->process_clock) == clock) {
       if (!entry_has_room(slot, context)) {
-        entry_meet_without_room(slot, tid);
+        entry_meet_without_room(slot, tid, info);
       } else {
-        if (brings_ns == 0)
-          brings_ns = entry_is_handed_on(info) ? onstack_load_relaxed(&clock->handed_ns)
-                                               : onstack_process_brings(clock, entry_ticks_of(info));
+        if (brings_ns == 0) brings_ns = onstack_process_brings(clock, info);
         found |= entry_meet(slot, tid, brings_ns, context);
       }
     }
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
   /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
-  if (brings_ns > 0 && !entry_is_handed_on(info)) onstack_process_met(clock, entry_ticks_of(info), found);
+  if (brings_ns > 0) onstack_process_met(clock, info, found);
 }
 
 static ONSTACK_HANDLER bool entry_is_of(uint32_t generation, onstack_thread_tick tick) {
@@ -5849,7 +5854,7 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
   if (state == ONSTACK_SLOT_RUNNING) {
     entry_thread_tick(slot, tick.record, info, context);
   } else if (state == ONSTACK_SLOT_STOPPING) {
-    const uint64_t ticks = entry_ticks_of(info);
+    const uint64_t ticks = onstack_ticks_of(info);
     onstack_add_relaxed(&slot->counters.ticks, ticks);
     onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
     entry_count_own(tick.record, info);
@@ -5869,7 +5874,7 @@ static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int si
   } else {
     onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
     const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
-    taken = entry_is_handed_on(info) ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
+    taken = onstack_process_is_handed_on(info) ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
     if (taken) entry_process_tick(clock, info, context);
   }
   if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
@@ -6203,8 +6208,9 @@ ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
   return unaccounted > 0 ? (uint64_t)unaccounted : 0;
 }
 
-ONSTACK_HANDLER uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries) {
-  const uint64_t expired_ns = expiries * onstack_load_relaxed(&clock->period_ns);
+ONSTACK_HANDLER uint64_t onstack_process_brings(onstack_process_clock *clock, const siginfo_t *info) {
+  if (onstack_process_is_handed_on(info)) return onstack_load_relaxed(&clock->handed_ns);
+  const uint64_t expired_ns = onstack_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
   const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
   uint64_t now_ns;
   if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return expired_ns;
@@ -6326,12 +6332,13 @@ static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const on
   process_look(clock, leader, clock->period_ns);
 }
 
-ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found) {
+ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, const siginfo_t *info, bool found) {
+  if (onstack_process_is_handed_on(info)) return;
   const onstack_slot *leader = onstack_dekker_load(&clock->leader);
   if (!leader || clock->blind || process_stands_in(clock) || !process_hold(clock)) return;
   if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
     if (found)
-      process_found(clock, leader, expiries);
+      process_found(clock, leader, onstack_ticks_of(info));
     else
       process_search(clock, leader);
   }
@@ -10539,7 +10546,8 @@ typedef struct onstack_clock_ops {
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);
 
-  /* The CPU time after which a scan takes a thread that has no timer; 0: nothing but scans finds threads, so they take each. */
+  /* The CPU time after which a scan takes a thread that has no timer; 0: hardly anything else finds threads, so they
+     take each. */
   uint64_t (*scan_age)(uint64_t period_ns);
   uint32_t scan_share; /* scans take one part in so many of a processor at most; 0: as is usual (session/consumer.c) */
 
@@ -13412,7 +13420,8 @@ onstack_call_name onstack_call_name_of(int64_t number) {
 /* ---- core/src/control/tick/clock_cpu.c ---- */
 /*
  * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time
- * (handler/tick/process_tick.h), and a scan takes those that no tick has met for long (session/consumer.c says why).
+ * (handler/tick/process_tick.h), which is handed on to those that it does not meet (hand_on.h), and a scan takes those that no
+ * tick has met for long (session/consumer.c says why).
  */
 
 #include <sched.h>
@@ -14050,12 +14059,9 @@ ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
 /* Whether it runs, or waits for a processor, and lets the signal come. False if nobody says. */
 ONSTACK_INTERNAL bool onstack_task_runs_open(uint32_t tid, int32_t signal);
 
-/* How long a signal that is on its way is waited for, at most. */
-#define ONSTACK_TASK_DELIVERY_WAIT_NS 200000000u
-
-/* A signal that was on its way when the thread had used `then_us` of CPU time (onstack_task_cpu_us) has come by now: the thread
-   has run for a moment since, sleeps, or has ended. */
-ONSTACK_INTERNAL bool onstack_task_is_past(uint32_t tid, uint32_t then_us);
+/* Whether the signal waits for that thread alone, or a debugger has stopped it, on its way to the handler perhaps. False if
+   nobody says. */
+ONSTACK_INTERNAL bool onstack_task_awaits(uint32_t tid, int32_t signal);
 
 /* What a thread is blocked in. */
 typedef struct onstack_task_call {
@@ -14651,15 +14657,15 @@ ONSTACK_INTERNAL void onstack_hand_on_begin(const onstack_slot *slot);
 /* Looks, if it is time to. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);
 
-/* Whether the last look has sent one to that thread, which arms itself then: no scan is to forestall it. The consumer only. */
+/* Whether a tick is on its way to that thread, which arms itself then: no scan is to forestall it. The consumer only. */
 ONSTACK_INTERNAL bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid);
 
 /* Waits until nothing is being sent, and nothing will be. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_hand_on_wait_sent(const onstack_slot *slot);
 
-/* What was sent last has been taken, or its thread has run for a moment, sleeps or has ended; 0.2 s at most. Before an owner's
-   action comes back, who would take our tick for its own. Over SIG_DFL there is no need: SIG_IGN discards what waits, and of a
-   signal that is no timer's the kernel looks up the action under the lock under which it was taken (dequeue_signal). */
+/* What was sent has been taken, or its thread has ended; 0.2 s at most, for a thread that blocks the signal by now, or has no
+   processor. Before another action comes back: an owner would take our tick for its own, and by SIG_DFL a thread that a
+   debugger stopped on its way to our handler would end the process. */
 ONSTACK_INTERNAL void onstack_hand_on_wait_taken(const onstack_slot *slot);
 
 #endif
@@ -14672,20 +14678,18 @@ ONSTACK_INTERNAL void onstack_hand_on_wait_taken(const onstack_slot *slot);
 #define HAND_ON_SHARE 200u
 #define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
 #define HAND_ON_BRINGS_NS 40000000u
-#define HAND_ON_MOST 32u /* threads a look */
+#define HAND_ON_MOST 32u /* threads that have one and no record yet */
+#define HAND_ON_WAIT_NS 200000000u
 
-typedef struct hand_on_sent {
-  uint32_t tid, cpu_us; /* what the thread had used by then */
-} hand_on_sent;
-
-/* Of each slot, its consumer's; stop reads what was sent once that has ended. */
+/* Of each slot, its consumer's; stop reads whom was sent one once that has ended. */
 typedef struct hand_on_state {
   uint64_t next_ns;       /* monotonic: no look before that, */
   uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
   uint64_t vain_pause_ns, vain_ticks;
-  uint64_t process_ns; /* what the process had used at the last look */
-  uint32_t count;
-  hand_on_sent sent[HAND_ON_MOST];
+  uint64_t process_ns;  /* what the process had used at the last look */
+  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
+  uint32_t count, sent; /* of these the last ones by this look */
+  uint32_t tids[HAND_ON_MOST];
 } hand_on_state;
 
 static hand_on_state hand_on_states[ONSTACK_MAX_SESSIONS];
@@ -14694,10 +14698,12 @@ void onstack_hand_on_begin(const onstack_slot *slot) {
   hand_on_states[slot->index] = (hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
 }
 
-/* It is taken for a process tick by its cookie, and told apart by the id of its timer. */
+/* It is taken for a process tick by its cookie, and told apart by the id of its timer. Where the kernel has no room for what a
+   signal of this number brings, it sends the bare signal, which were the host's (kernel/signal.c, __send_signal_locked). */
 static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
   const onstack_process_clock *clock = slot->process_clock;
   siginfo_t info;
+  if (onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0) < 0) return false;
   memset(&info, 0, sizeof(info));
   info.si_code = SI_TIMER;
   info.si_timerid = ONSTACK_PROCESS_HANDED_ON;
@@ -14705,19 +14711,37 @@ static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
   return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, slot->signal, (long)&info) == 0;
 }
 
+static bool hand_on_has(const hand_on_state *state, uint32_t tid) {
+  for (uint32_t i = 0; i < state->count; i++)
+    if (state->tids[i] == tid) return true;
+  return false;
+}
+
 /*
  * One that has a record has a timer, or is not to have one. One that sleeps would have its call ended by the signal; one that
- * blocks the signal would keep it, beyond the session's end perhaps.
+ * blocks the signal would keep it, beyond the session's end perhaps. One that has had a tick and has no record had no room for
+ * it, or another owner's handler took it: that is left to a scan.
  */
 static void hand_on_look_at(void *data, uint32_t tid) {
   onstack_slot *slot = data;
   hand_on_state *state = &hand_on_states[slot->index];
-  if (state->count == HAND_ON_MOST) return;
+  if (state->count == HAND_ON_MOST || hand_on_has(state, tid)) return;
   if (!slot->own_threads && onstack_own_is((int32_t)tid)) return;
   if (onstack_thread_find(&slot->threads, tid)) return;
-  const uint32_t cpu_us = onstack_task_cpu_us(tid);
-  if (cpu_us <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
-  if (hand_on_send(slot, tid)) state->sent[state->count++] = (hand_on_sent){tid, cpu_us};
+  if (onstack_task_cpu_us(tid) <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
+  if (!hand_on_send(slot, tid)) return;
+  state->tids[state->count++] = tid;
+  state->sent++;
+}
+
+/* Who has a record by now, or has ended, needs no attention. */
+static void hand_on_forget(const onstack_slot *slot, hand_on_state *state) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < state->count; i++)
+    if (!onstack_thread_find(&slot->threads, state->tids[i]) && !onstack_task_is_gone(state->tids[i]))
+      state->tids[kept++] = state->tids[i];
+  state->count = kept;
+  state->sent = 0;
 }
 
 /* Ticks of threads are late by what the kernel's tick and the wait for a processor take: of many threads some are always
@@ -14733,15 +14757,17 @@ static void hand_on_look(onstack_slot *slot, hand_on_state *state) {
   const uint64_t since_ns = now_ns - state->process_ns;
   state->process_ns = now_ns;
   onstack_store_relaxed(&slot->process_clock->handed_ns, since_ns < HAND_ON_BRINGS_NS ? since_ns | 1u : HAND_ON_BRINGS_NS);
-  state->count = 0;
-  onstack_task_list_each(hand_on_look_at, slot);
+  hand_on_forget(slot, state);
+  if (!state->looked) state->foreign = onstack_task_list_is_foreign();
+  state->looked = true;
+  if (!state->foreign) onstack_task_list_each(hand_on_look_at, slot);
 }
 
 /* In vain: not again before more is missing, or for longer each time. */
 static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccounted, uint64_t took_ns) {
   const uint64_t pause_ns = took_ns * HAND_ON_SHARE;
   state->next_ns = now_ns + (pause_ns > HAND_ON_PAUSE_NS ? pause_ns : HAND_ON_PAUSE_NS);
-  if (state->count > 0) {
+  if (state->sent > 0) {
     state->vain_pause_ns = HAND_ON_PAUSE_NS;
     state->vain_ticks = 0;
     return;
@@ -14763,10 +14789,7 @@ void onstack_hand_on(onstack_slot *slot) {
 }
 
 bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
-  const hand_on_state *state = &hand_on_states[slot->index];
-  for (uint32_t i = 0; i < state->count; i++)
-    if (state->sent[i].tid == tid) return true;
-  return false;
+  return hand_on_has(&hand_on_states[slot->index], tid) && onstack_task_awaits(tid, slot->signal);
 }
 
 void onstack_hand_on_wait_sent(const onstack_slot *slot) {
@@ -14775,13 +14798,9 @@ void onstack_hand_on_wait_sent(const onstack_slot *slot) {
 
 void onstack_hand_on_wait_taken(const onstack_slot *slot) {
   const hand_on_state *state = &hand_on_states[slot->index];
-  const uint64_t until_ns = onstack_monotonic_ns() + ONSTACK_TASK_DELIVERY_WAIT_NS;
-  for (uint32_t i = 0; i < state->count; i++) {
-    const hand_on_sent *sent = &state->sent[i];
-    while (!onstack_thread_find(&slot->threads, sent->tid) && !onstack_task_is_past(sent->tid, sent->cpu_us) &&
-           onstack_monotonic_ns() < until_ns)
-      onstack_sys_sleep(50000);
-  }
+  const uint64_t until_ns = onstack_monotonic_ns() + HAND_ON_WAIT_NS;
+  for (uint32_t i = 0; i < state->count; i++)
+    while (onstack_task_awaits(state->tids[i], slot->signal) && onstack_monotonic_ns() < until_ns) onstack_sys_sleep(50000);
 }
 
 /* ---- core/src/control/tick/look.c ---- */
@@ -15255,10 +15274,9 @@ void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_threads_wait_idle(slot);
   if (!onstack_clock_signals(slot)) return;
   onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(slot->signal))
-    onstack_threads_wait_delivered(slot);
-  else
-    onstack_hand_on_wait_taken(slot);
+  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  if (slot->process_clock && slot->process_clock->signal == 0)
+    onstack_hand_on_wait_taken(slot); /* no other session takes it */
   onstack_action_release(slot->signal);
   onstack_store_relaxed(&slot->process_clock, NULL);
 }
@@ -15322,8 +15340,6 @@ void onstack_slots_after_fork(void) {
 #include <time.h>
 #include <unistd.h>
 
-#define TASK_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
-
 bool onstack_task_is_gone(uint32_t tid) {
   return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
 }
@@ -15363,25 +15379,36 @@ static void task_status(uint32_t tid, char text[TASK_STATUS_BYTES]) {
   text[got > 0 ? got : 0] = 0;
 }
 
-static int task_status_blocks(const char *text, int32_t signal) {
-  unsigned long long mask = 0;
-  const char *line = strstr(text, "SigBlk:");
-  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
-  return (mask & ONSTACK_SIGBIT(signal)) != 0;
+/* Whether the signal is in the mask of that name; negative: there is none. */
+static int task_status_has(const char *text, const char *name, int32_t signal) {
+  const char *line = strstr(text, name);
+  if (!line) return -1;
+  return (strtoull(line + strlen(name), NULL, 16) & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+/* A letter as in proc(5). A name cannot stand for this line: a break in it is written as \\n. */
+static char task_status_state(const char *text) {
+  char state = 0;
+  const char *line = strstr(text, "\nState:");
+  return line && sscanf(line, " State: %c", &state) == 1 ? state : 0;
 }
 
 int onstack_task_blocks(uint32_t tid, int32_t signal) {
   char text[TASK_STATUS_BYTES];
   task_status(tid, text);
-  return task_status_blocks(text, signal);
+  return task_status_has(text, "\nSigBlk:", signal);
 }
 
 bool onstack_task_runs_open(uint32_t tid, int32_t signal) {
-  char text[TASK_STATUS_BYTES], state = 0;
+  char text[TASK_STATUS_BYTES];
   task_status(tid, text);
-  /* A name has no line break in it (proc(5): escaped), so none can stand for this line. */
-  const char *line = strstr(text, "\nState:");
-  return line && sscanf(line, " State: %c", &state) == 1 && state == 'R' && task_status_blocks(line, signal) == 0;
+  return task_status_state(text) == 'R' && task_status_has(text, "\nSigBlk:", signal) == 0;
+}
+
+bool onstack_task_awaits(uint32_t tid, int32_t signal) {
+  char text[TASK_STATUS_BYTES];
+  task_status(tid, text);
+  return task_status_state(text) == 't' || task_status_has(text, "\nSigPnd:", signal) > 0;
 }
 
 #define TASK_STAT_BYTES 512u
@@ -15402,11 +15429,6 @@ char onstack_task_state(uint32_t tid) {
 bool onstack_task_sleeps(uint32_t tid) {
   const char state = onstack_task_state(tid);
   return state != 'R' && state != 't';
-}
-
-bool onstack_task_is_past(uint32_t tid, uint32_t then_us) {
-  const uint32_t now_us = onstack_task_cpu_us(tid);
-  return now_us == 0 || now_us - then_us >= TASK_DELIVERY_US || onstack_task_sleeps(tid);
 }
 
 bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {
@@ -15511,6 +15533,9 @@ bool onstack_task_list_is_foreign(void) {
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
+#define THREADS_DELIVERY_WAIT_NS 200000000u
 
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
@@ -15720,14 +15745,19 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
 
+static bool threads_is_past(uint32_t then_us, uint32_t tid) {
+  const uint32_t now_us = then_us ? onstack_task_cpu_us(tid) : 0;
+  return now_us == 0 || now_us - then_us >= THREADS_DELIVERY_US || onstack_task_sleeps(tid);
+}
+
 void onstack_threads_wait_delivered(const onstack_slot *slot) {
-  const uint64_t until = onstack_monotonic_ns() + ONSTACK_TASK_DELIVERY_WAIT_NS;
+  const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
   const uint32_t self = (uint32_t)onstack_sys_gettid();
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    const uint32_t then_us = slot->threads.notes[i].waited_us;
-    if (tid == 0 || tid == self || then_us == 0) continue;
-    while (!onstack_task_is_past(tid, then_us) && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
+    if (tid == 0 || tid == self) continue;
+    while (!threads_is_past(slot->threads.notes[i].waited_us, tid) && onstack_monotonic_ns() < until)
+      onstack_sys_sleep(50000);
   }
 }
 
@@ -28089,7 +28119,7 @@ ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *sessio
 #define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
 #define SESSION_SCAN_NS 10000000u    /* for new threads */
-#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where hardly anything else finds them */
 #define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
 
 #define SESSION_YOUNG_NS 3000000000u
@@ -28177,15 +28207,17 @@ static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
-  if (armed && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
-  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
-  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
-  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
+  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
-    if (onstack_action_tend(slot->signal)) onstack_pace_hurry(&session->pace);
+    on_top = !onstack_action_tend(slot->signal);
+    if (!on_top) onstack_pace_hurry(&session->pace);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
+  /* Before the scan: of threads that run it is to take what is left. Nothing is sent to another owner's handler. */
+  if (armed && on_top && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
+  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
+  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   if (due) {
     session->tended_ns = now;
     onstack_threads_tend(slot);

@@ -24,7 +24,7 @@
 #define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
 #define SESSION_SCAN_NS 10000000u    /* for new threads */
-#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where hardly anything else finds them */
 #define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
 
 #define SESSION_YOUNG_NS 3000000000u
@@ -112,15 +112,17 @@ static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
-  if (armed && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
-  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
-  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
-  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
+  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
-    if (onstack_action_tend(slot->signal)) onstack_pace_hurry(&session->pace);
+    on_top = !onstack_action_tend(slot->signal);
+    if (!on_top) onstack_pace_hurry(&session->pace);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
+  /* Before the scan: of threads that run it is to take what is left. Nothing is sent to another owner's handler. */
+  if (armed && on_top && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
+  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
+  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   if (due) {
     session->tended_ns = now;
     onstack_threads_tend(slot);

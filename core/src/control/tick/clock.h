@@ -28,7 +28,8 @@ typedef struct onstack_clock_ops {
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);
 
-  /* The CPU time after which a scan takes a thread that has no timer; 0: nothing but scans finds threads, so they take each. */
+  /* The CPU time after which a scan takes a thread that has no timer; 0: hardly anything else finds threads, so they
+     take each. */
   uint64_t (*scan_age)(uint64_t period_ns);
   uint32_t scan_share; /* scans take one part in so many of a processor at most; 0: as is usual (session/consumer.c) */
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time
- * (handler/tick/process_tick.h), and a scan takes those that no tick has met for long (session/consumer.c says why).
+ * (handler/tick/process_tick.h), which is handed on to those that it does not meet (hand_on.h), and a scan takes those that no
+ * tick has met for long (session/consumer.c says why).
  */
 #include "control/tick/clock.h"
 #include "handler/tick/arm.h"

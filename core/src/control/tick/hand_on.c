@@ -17,20 +17,18 @@
 #define HAND_ON_SHARE 200u
 #define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
 #define HAND_ON_BRINGS_NS 40000000u
-#define HAND_ON_MOST 32u /* threads a look */
+#define HAND_ON_MOST 32u /* threads that have one and no record yet */
+#define HAND_ON_WAIT_NS 200000000u
 
-typedef struct hand_on_sent {
-  uint32_t tid, cpu_us; /* what the thread had used by then */
-} hand_on_sent;
-
-/* Of each slot, its consumer's; stop reads what was sent once that has ended. */
+/* Of each slot, its consumer's; stop reads whom was sent one once that has ended. */
 typedef struct hand_on_state {
   uint64_t next_ns;       /* monotonic: no look before that, */
   uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
   uint64_t vain_pause_ns, vain_ticks;
-  uint64_t process_ns; /* what the process had used at the last look */
-  uint32_t count;
-  hand_on_sent sent[HAND_ON_MOST];
+  uint64_t process_ns;  /* what the process had used at the last look */
+  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
+  uint32_t count, sent; /* of these the last ones by this look */
+  uint32_t tids[HAND_ON_MOST];
 } hand_on_state;
 
 static hand_on_state hand_on_states[ONSTACK_MAX_SESSIONS];
@@ -39,10 +37,12 @@ void onstack_hand_on_begin(const onstack_slot *slot) {
   hand_on_states[slot->index] = (hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
 }
 
-/* It is taken for a process tick by its cookie, and told apart by the id of its timer. */
+/* It is taken for a process tick by its cookie, and told apart by the id of its timer. Where the kernel has no room for what a
+   signal of this number brings, it sends the bare signal, which were the host's (kernel/signal.c, __send_signal_locked). */
 static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
   const onstack_process_clock *clock = slot->process_clock;
   siginfo_t info;
+  if (onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0) < 0) return false;
   memset(&info, 0, sizeof(info));
   info.si_code = SI_TIMER;
   info.si_timerid = ONSTACK_PROCESS_HANDED_ON;
@@ -50,19 +50,37 @@ static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
   return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, slot->signal, (long)&info) == 0;
 }
 
+static bool hand_on_has(const hand_on_state *state, uint32_t tid) {
+  for (uint32_t i = 0; i < state->count; i++)
+    if (state->tids[i] == tid) return true;
+  return false;
+}
+
 /*
  * One that has a record has a timer, or is not to have one. One that sleeps would have its call ended by the signal; one that
- * blocks the signal would keep it, beyond the session's end perhaps.
+ * blocks the signal would keep it, beyond the session's end perhaps. One that has had a tick and has no record had no room for
+ * it, or another owner's handler took it: that is left to a scan.
  */
 static void hand_on_look_at(void *data, uint32_t tid) {
   onstack_slot *slot = data;
   hand_on_state *state = &hand_on_states[slot->index];
-  if (state->count == HAND_ON_MOST) return;
+  if (state->count == HAND_ON_MOST || hand_on_has(state, tid)) return;
   if (!slot->own_threads && onstack_own_is((int32_t)tid)) return;
   if (onstack_thread_find(&slot->threads, tid)) return;
-  const uint32_t cpu_us = onstack_task_cpu_us(tid);
-  if (cpu_us <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
-  if (hand_on_send(slot, tid)) state->sent[state->count++] = (hand_on_sent){tid, cpu_us};
+  if (onstack_task_cpu_us(tid) <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
+  if (!hand_on_send(slot, tid)) return;
+  state->tids[state->count++] = tid;
+  state->sent++;
+}
+
+/* Who has a record by now, or has ended, needs no attention. */
+static void hand_on_forget(const onstack_slot *slot, hand_on_state *state) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < state->count; i++)
+    if (!onstack_thread_find(&slot->threads, state->tids[i]) && !onstack_task_is_gone(state->tids[i]))
+      state->tids[kept++] = state->tids[i];
+  state->count = kept;
+  state->sent = 0;
 }
 
 /* Ticks of threads are late by what the kernel's tick and the wait for a processor take: of many threads some are always
@@ -78,15 +96,17 @@ static void hand_on_look(onstack_slot *slot, hand_on_state *state) {
   const uint64_t since_ns = now_ns - state->process_ns;
   state->process_ns = now_ns;
   onstack_store_relaxed(&slot->process_clock->handed_ns, since_ns < HAND_ON_BRINGS_NS ? since_ns | 1u : HAND_ON_BRINGS_NS);
-  state->count = 0;
-  onstack_task_list_each(hand_on_look_at, slot);
+  hand_on_forget(slot, state);
+  if (!state->looked) state->foreign = onstack_task_list_is_foreign();
+  state->looked = true;
+  if (!state->foreign) onstack_task_list_each(hand_on_look_at, slot);
 }
 
 /* In vain: not again before more is missing, or for longer each time. */
 static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccounted, uint64_t took_ns) {
   const uint64_t pause_ns = took_ns * HAND_ON_SHARE;
   state->next_ns = now_ns + (pause_ns > HAND_ON_PAUSE_NS ? pause_ns : HAND_ON_PAUSE_NS);
-  if (state->count > 0) {
+  if (state->sent > 0) {
     state->vain_pause_ns = HAND_ON_PAUSE_NS;
     state->vain_ticks = 0;
     return;
@@ -108,10 +128,7 @@ void onstack_hand_on(onstack_slot *slot) {
 }
 
 bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
-  const hand_on_state *state = &hand_on_states[slot->index];
-  for (uint32_t i = 0; i < state->count; i++)
-    if (state->sent[i].tid == tid) return true;
-  return false;
+  return hand_on_has(&hand_on_states[slot->index], tid) && onstack_task_awaits(tid, slot->signal);
 }
 
 void onstack_hand_on_wait_sent(const onstack_slot *slot) {
@@ -120,11 +137,7 @@ void onstack_hand_on_wait_sent(const onstack_slot *slot) {
 
 void onstack_hand_on_wait_taken(const onstack_slot *slot) {
   const hand_on_state *state = &hand_on_states[slot->index];
-  const uint64_t until_ns = onstack_monotonic_ns() + ONSTACK_TASK_DELIVERY_WAIT_NS;
-  for (uint32_t i = 0; i < state->count; i++) {
-    const hand_on_sent *sent = &state->sent[i];
-    while (!onstack_thread_find(&slot->threads, sent->tid) && !onstack_task_is_past(sent->tid, sent->cpu_us) &&
-           onstack_monotonic_ns() < until_ns)
-      onstack_sys_sleep(50000);
-  }
+  const uint64_t until_ns = onstack_monotonic_ns() + HAND_ON_WAIT_NS;
+  for (uint32_t i = 0; i < state->count; i++)
+    while (onstack_task_awaits(state->tids[i], slot->signal) && onstack_monotonic_ns() < until_ns) onstack_sys_sleep(50000);
 }

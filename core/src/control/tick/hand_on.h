@@ -19,15 +19,15 @@ ONSTACK_INTERNAL void onstack_hand_on_begin(const onstack_slot *slot);
 /* Looks, if it is time to. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);
 
-/* Whether the last look has sent one to that thread, which arms itself then: no scan is to forestall it. The consumer only. */
+/* Whether a tick is on its way to that thread, which arms itself then: no scan is to forestall it. The consumer only. */
 ONSTACK_INTERNAL bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid);
 
 /* Waits until nothing is being sent, and nothing will be. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_hand_on_wait_sent(const onstack_slot *slot);
 
-/* What was sent last has been taken, or its thread has run for a moment, sleeps or has ended; 0.2 s at most. Before an owner's
-   action comes back, who would take our tick for its own. Over SIG_DFL there is no need: SIG_IGN discards what waits, and of a
-   signal that is no timer's the kernel looks up the action under the lock under which it was taken (dequeue_signal). */
+/* What was sent has been taken, or its thread has ended; 0.2 s at most, for a thread that blocks the signal by now, or has no
+   processor. Before another action comes back: an owner would take our tick for its own, and by SIG_DFL a thread that a
+   debugger stopped on its way to our handler would end the process. */
 ONSTACK_INTERNAL void onstack_hand_on_wait_taken(const onstack_slot *slot);
 
 #endif

@@ -18,6 +18,7 @@
 #include "handler/tick/arm.h"
 #include "handler/unwind/memory_pipe.h"
 #include "handler/tick/own_threads.h"
+#include "handler/tick/process_tick.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -188,10 +189,9 @@ void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_threads_wait_idle(slot);
   if (!onstack_clock_signals(slot)) return;
   onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(slot->signal))
-    onstack_threads_wait_delivered(slot);
-  else
-    onstack_hand_on_wait_taken(slot);
+  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  if (slot->process_clock && slot->process_clock->signal == 0)
+    onstack_hand_on_wait_taken(slot); /* no other session takes it */
   onstack_action_release(slot->signal);
   onstack_store_relaxed(&slot->process_clock, NULL);
 }

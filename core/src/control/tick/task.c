@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TASK_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
-
 bool onstack_task_is_gone(uint32_t tid) {
   return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
 }
@@ -54,25 +52,36 @@ static void task_status(uint32_t tid, char text[TASK_STATUS_BYTES]) {
   text[got > 0 ? got : 0] = 0;
 }
 
-static int task_status_blocks(const char *text, int32_t signal) {
-  unsigned long long mask = 0;
-  const char *line = strstr(text, "SigBlk:");
-  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
-  return (mask & ONSTACK_SIGBIT(signal)) != 0;
+/* Whether the signal is in the mask of that name; negative: there is none. */
+static int task_status_has(const char *text, const char *name, int32_t signal) {
+  const char *line = strstr(text, name);
+  if (!line) return -1;
+  return (strtoull(line + strlen(name), NULL, 16) & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+/* A letter as in proc(5). A name cannot stand for this line: a break in it is written as \\n. */
+static char task_status_state(const char *text) {
+  char state = 0;
+  const char *line = strstr(text, "\nState:");
+  return line && sscanf(line, " State: %c", &state) == 1 ? state : 0;
 }
 
 int onstack_task_blocks(uint32_t tid, int32_t signal) {
   char text[TASK_STATUS_BYTES];
   task_status(tid, text);
-  return task_status_blocks(text, signal);
+  return task_status_has(text, "\nSigBlk:", signal);
 }
 
 bool onstack_task_runs_open(uint32_t tid, int32_t signal) {
-  char text[TASK_STATUS_BYTES], state = 0;
+  char text[TASK_STATUS_BYTES];
   task_status(tid, text);
-  /* A name has no line break in it (proc(5): escaped), so none can stand for this line. */
-  const char *line = strstr(text, "\nState:");
-  return line && sscanf(line, " State: %c", &state) == 1 && state == 'R' && task_status_blocks(line, signal) == 0;
+  return task_status_state(text) == 'R' && task_status_has(text, "\nSigBlk:", signal) == 0;
+}
+
+bool onstack_task_awaits(uint32_t tid, int32_t signal) {
+  char text[TASK_STATUS_BYTES];
+  task_status(tid, text);
+  return task_status_state(text) == 't' || task_status_has(text, "\nSigPnd:", signal) > 0;
 }
 
 #define TASK_STAT_BYTES 512u
@@ -93,11 +102,6 @@ char onstack_task_state(uint32_t tid) {
 bool onstack_task_sleeps(uint32_t tid) {
   const char state = onstack_task_state(tid);
   return state != 'R' && state != 't';
-}
-
-bool onstack_task_is_past(uint32_t tid, uint32_t then_us) {
-  const uint32_t now_us = onstack_task_cpu_us(tid);
-  return now_us == 0 || now_us - then_us >= TASK_DELIVERY_US || onstack_task_sleeps(tid);
 }
 
 bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {

@@ -20,12 +20,9 @@ ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
 /* Whether it runs, or waits for a processor, and lets the signal come. False if nobody says. */
 ONSTACK_INTERNAL bool onstack_task_runs_open(uint32_t tid, int32_t signal);
 
-/* How long a signal that is on its way is waited for, at most. */
-#define ONSTACK_TASK_DELIVERY_WAIT_NS 200000000u
-
-/* A signal that was on its way when the thread had used `then_us` of CPU time (onstack_task_cpu_us) has come by now: the thread
-   has run for a moment since, sleeps, or has ended. */
-ONSTACK_INTERNAL bool onstack_task_is_past(uint32_t tid, uint32_t then_us);
+/* Whether the signal waits for that thread alone, or a debugger has stopped it, on its way to the handler perhaps. False if
+   nobody says. */
+ONSTACK_INTERNAL bool onstack_task_awaits(uint32_t tid, int32_t signal);
 
 /* What a thread is blocked in. */
 typedef struct onstack_task_call {

@@ -20,6 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
+#define THREADS_DELIVERY_WAIT_NS 200000000u
+
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
   if (prepared) return 0;
@@ -228,14 +231,19 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
 
+static bool threads_is_past(uint32_t then_us, uint32_t tid) {
+  const uint32_t now_us = then_us ? onstack_task_cpu_us(tid) : 0;
+  return now_us == 0 || now_us - then_us >= THREADS_DELIVERY_US || onstack_task_sleeps(tid);
+}
+
 void onstack_threads_wait_delivered(const onstack_slot *slot) {
-  const uint64_t until = onstack_monotonic_ns() + ONSTACK_TASK_DELIVERY_WAIT_NS;
+  const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
   const uint32_t self = (uint32_t)onstack_sys_gettid();
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    const uint32_t then_us = slot->threads.notes[i].waited_us;
-    if (tid == 0 || tid == self || then_us == 0) continue;
-    while (!onstack_task_is_past(tid, then_us) && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
+    if (tid == 0 || tid == self) continue;
+    while (!threads_is_past(slot->threads.notes[i].waited_us, tid) && onstack_monotonic_ns() < until)
+      onstack_sys_sleep(50000);
   }
 }
 

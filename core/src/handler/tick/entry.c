@@ -22,7 +22,8 @@
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 
 /*
- * Ours is a POSIX timer whose value lies in our thread region. Somebody who sends our cookie by sigqueue has si_code
+ * Ours is a POSIX timer, or sent as if it were one (control/tick: hand_on.c, clock_ticker.c), whose value lies in our thread
+ * region. Somebody who sends our cookie by sigqueue has si_code
  * SI_QUEUE; another copy of this library has a region of its own.
  */
 static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info) {
@@ -32,10 +33,6 @@ static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info
 
 static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucontext_t *context) {
   return onstack_has_room(context, slot->stack_bytes);
-}
-
-static ONSTACK_HANDLER uint64_t entry_ticks_of(const siginfo_t *info) {
-  return 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
 }
 
 /* Counts ticks; what one sample may not stand for goes to `unattributed`. Returns the weight. */
@@ -56,7 +53,7 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t t
 /* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
    at a time: the signal is queued again after its handler has begun. */
 static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
-  onstack_add_relaxed(&record->timer.ticks, (uint32_t)entry_ticks_of(info));
+  onstack_add_relaxed(&record->timer.ticks, (uint32_t)onstack_ticks_of(info));
 }
 
 /* What a thread had used when a scan found it comes with its first tick, as far as nobody else has had it
@@ -72,11 +69,11 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
   if (!entry_has_room(slot, context)) { /* none for what follows either */
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, entry_ticks_of(info)));
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, onstack_ticks_of(info)));
     return;
   }
   const uint64_t before = onstack_load_relaxed(&record->timer.before) ? entry_take_before(slot, &record->timer) : 0;
-  const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + before);
+  const uint32_t weight = entry_count_ticks(slot, onstack_ticks_of(info) + before);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
   if (slot->runnable_ns)
     onstack_runnable_record(slot, record, context); /* first: the last call leaves the stack to the other */
@@ -129,10 +126,12 @@ static ONSTACK_HANDLER bool entry_is_met(onstack_slot *slot, uint32_t tid, onsta
   return *record || slot->own_threads || !onstack_own_is((int32_t)tid);
 }
 
-/* Where its stack has no room for the session's sample, none for reading clocks either. */
-static ONSTACK_HANDLER void entry_meet_without_room(onstack_slot *slot, uint32_t tid) {
+/* Where its stack has no room for the session's sample, none for reading clocks either. What was handed on a scan takes later,
+   and then all of its time. */
+static ONSTACK_HANDLER void entry_meet_without_room(onstack_slot *slot, uint32_t tid, const siginfo_t *info) {
   onstack_thread *record;
   bool armed;
+  if (onstack_process_is_handed_on(info)) return;
   if (!entry_is_met(slot, tid, &record, &armed) || armed) return;
   onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, 1));
 }
@@ -160,16 +159,11 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_
   return true;
 }
 
-/* Control has sent it, not the clock: this one neither counts it nor goes by it. */
-static ONSTACK_HANDLER bool entry_is_handed_on(const siginfo_t *info) {
-  return info->si_timerid == ONSTACK_PROCESS_HANDED_ON;
-}
-
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t brings_ns = 0; /* until a session has room */
   bool found = false;
-  if (!entry_is_handed_on(info)) entry_count_own(clock->record, info);
+  if (!onstack_process_is_handed_on(info)) entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
@@ -179,18 +173,16 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
     if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
         onstack_load_relaxed(&slot->process_clock) == clock) {
       if (!entry_has_room(slot, context)) {
-        entry_meet_without_room(slot, tid);
+        entry_meet_without_room(slot, tid, info);
       } else {
-        if (brings_ns == 0)
-          brings_ns = entry_is_handed_on(info) ? onstack_load_relaxed(&clock->handed_ns)
-                                               : onstack_process_brings(clock, entry_ticks_of(info));
+        if (brings_ns == 0) brings_ns = onstack_process_brings(clock, info);
         found |= entry_meet(slot, tid, brings_ns, context);
       }
     }
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
   /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
-  if (brings_ns > 0 && !entry_is_handed_on(info)) onstack_process_met(clock, entry_ticks_of(info), found);
+  if (brings_ns > 0) onstack_process_met(clock, info, found);
 }
 
 static ONSTACK_HANDLER bool entry_is_of(uint32_t generation, onstack_thread_tick tick) {
@@ -209,7 +201,7 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
   if (state == ONSTACK_SLOT_RUNNING) {
     entry_thread_tick(slot, tick.record, info, context);
   } else if (state == ONSTACK_SLOT_STOPPING) {
-    const uint64_t ticks = entry_ticks_of(info);
+    const uint64_t ticks = onstack_ticks_of(info);
     onstack_add_relaxed(&slot->counters.ticks, ticks);
     onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
     entry_count_own(tick.record, info);
@@ -229,7 +221,7 @@ static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int si
   } else {
     onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
     const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
-    taken = entry_is_handed_on(info) ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
+    taken = onstack_process_is_handed_on(info) ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
     if (taken) entry_process_tick(clock, info, context);
   }
   if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);

@@ -39,8 +39,9 @@ ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
   return unaccounted > 0 ? (uint64_t)unaccounted : 0;
 }
 
-ONSTACK_HANDLER uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries) {
-  const uint64_t expired_ns = expiries * onstack_load_relaxed(&clock->period_ns);
+ONSTACK_HANDLER uint64_t onstack_process_brings(onstack_process_clock *clock, const siginfo_t *info) {
+  if (onstack_process_is_handed_on(info)) return onstack_load_relaxed(&clock->handed_ns);
+  const uint64_t expired_ns = onstack_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
   const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
   uint64_t now_ns;
   if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return expired_ns;
@@ -162,12 +163,13 @@ static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const on
   process_look(clock, leader, clock->period_ns);
 }
 
-ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found) {
+ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, const siginfo_t *info, bool found) {
+  if (onstack_process_is_handed_on(info)) return;
   const onstack_slot *leader = onstack_dekker_load(&clock->leader);
   if (!leader || clock->blind || process_stands_in(clock) || !process_hold(clock)) return;
   if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
     if (found)
-      process_found(clock, leader, expiries);
+      process_found(clock, leader, onstack_ticks_of(info));
     else
       process_search(clock, leader);
   }

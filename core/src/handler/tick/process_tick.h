@@ -18,6 +18,8 @@
 
 #include "handler/tick/slot.h"
 
+#include <signal.h>
+
 /* si_timerid of a tick that control sends to a thread (control/tick/hand_on.h): none of the kernel's. */
 #define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
 
@@ -64,12 +66,23 @@ ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread 
    no handler inside. 0 or -errno. Start and stop. */
 ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
 
-/* The CPU time that a tick of so many expiries stands for at most: what the process has used since its tick before, of one
-   kernel tick at most; as many periods at least. Each tick asks once. Inside its handler. */
-ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries);
+/* How often a timer has expired. */
+static inline ONSTACK_HANDLER uint64_t onstack_ticks_of(const siginfo_t *info) {
+  return 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
+}
 
-/* It has ticked, has expired so often, and has met a thread without a timer or not. Inside the handler of that tick. */
-ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found);
+/* Control has sent it, not the clock: the clock neither counts it nor goes by it. */
+static inline ONSTACK_HANDLER bool onstack_process_is_handed_on(const siginfo_t *info) {
+  return info->si_timerid == ONSTACK_PROCESS_HANDED_ON;
+}
+
+/* The CPU time that a tick stands for at most: what the process has used since its tick before, of one kernel tick at most; as
+   many periods as it has expired at least. Of one that was handed on what control says. Each tick asks once. Inside its
+   handler. */
+ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, const siginfo_t *info);
+
+/* It has ticked, and has met a thread without a timer or not. Inside the handler of that tick. */
+ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, const siginfo_t *info, bool found);
 
 /* What onstack_process_ticked calls. */
 ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
