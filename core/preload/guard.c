@@ -14,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define GUARD_STACK_BYTES ((size_t)64 << 10)
+#define GUARD_TRIES 20u
 
 /* linux/close_range.h, since 5.9; the number is the same on every architecture. */
 #ifndef SYS_close_range
@@ -24,7 +26,7 @@
 #endif
 #define GUARD_CLOSE_RANGE_UNSHARE 2u
 
-/* unistd.h, since 5.3 and 5.6; the same everywhere, too. */
+/* Since 5.3 and 5.6; the same everywhere, too. */
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -34,9 +36,10 @@
 
 typedef enum guard_request { GUARD_SAY, GUARD_END, GUARD_EXIT } guard_request;
 
-/* Written by the keeper before it raises `requests`, read by the guard behind it. */
+/* But for `made` written by the keeper before it raises `requests`, read by the guard behind it. */
 static struct {
   int32_t keeper;    /* the thread with a table of its own; 0: nobody has one */
+  bool refused;      /* the kernel has given it none */
   uint32_t made;     /* the guard: by the keeper, or by the host's first thread */
   uint32_t known;    /* futex; 1 once the guard is known as one of ours */
   uint32_t requests; /* futex */
@@ -89,38 +92,56 @@ static bool guard_copy_works(void) {
   return onstack_memory_copy_pair((uint64_t)(uintptr_t)words, copy);
 }
 
-static bool guard_make(void) {
+/* The caller has made it. False: nobody can, or the other one who may make it does. */
+static bool guard_make(uint32_t tries) {
   uint32_t none = 0;
-  if (!onstack_cas(&guard.made, &none, 1u)) return true;
-  if (onstack_preload_thread(GUARD_STACK_BYTES, guard_main, NULL) == 0) return true;
-  onstack_publish(&guard.made, 0u);
-  return false;
+  if (!onstack_cas(&guard.made, &none, 1u)) return false;
+  while (onstack_preload_thread(GUARD_STACK_BYTES, guard_main, NULL) != 0) {
+    if (tries-- == 0) {
+      onstack_publish(&guard.made, 0u);
+      return false;
+    }
+    onstack_sys_sleep(1000000); /* another thread may be in exec, where the kernel makes none */
+  }
+  return true;
 }
 
-/*
- * The host's stderr in the caller's table: its very file, or where that is refused (Docker's filter), the file anew, which
- * cannot be had of a socket, or of another user's. Both ask the process's first thread. -errno; -EBADF: it is closed.
- */
+/* pidfd_getfd is in no list of what a service may call (systemd's @system-service, Docker's), and a filter may kill. What is
+   asked for this way needs no descriptor. */
+static bool guard_is_filtered(void) { return onstack_sys_call1(SYS_prctl, PR_GET_SECCOMP) != 0; }
+
+static bool guard_may_open_anew(void) {
+  struct stat file;
+  if (stat("/proc/self/fd/2", &file) != 0) return false;
+  /* A regular file would have a second position, and lines of ours be overwritten; a socket cannot be opened. */
+  return (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode)) && faccessat(AT_FDCWD, "/proc/self/fd/2", W_OK, AT_EACCESS) == 0;
+}
+
+/* The host's stderr in the caller's table: of the process's first thread, its very file where that can be had, else the file
+   anew. -errno; -EBADF: it is closed. */
 static int guard_fetch_stderr(void) {
+  if (guard_is_filtered()) {
+    if (!guard_may_open_anew()) return -ENXIO;
+    return (int)onstack_sys_call4(SYS_openat, AT_FDCWD, (long)"/proc/self/fd/2",
+                                  O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
+  }
   const long process = onstack_sys_call2(SYS_pidfd_open, onstack_sys_getpid(), 0);
-  long file = process < 0 ? process : onstack_sys_call3(SYS_pidfd_getfd, process, STDERR_FILENO, 0);
-  if (process >= 0) onstack_sys_call1(SYS_close, process);
-  if (file >= 0 || file == -EBADF) return (int)file;
-  file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)"/proc/self/fd/2",
-                           O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
-  return file == -ENOENT ? -EBADF : (int)file;
+  if (process < 0) return (int)process;
+  const long file = onstack_sys_call3(SYS_pidfd_getfd, process, STDERR_FILENO, 0);
+  onstack_sys_call1(SYS_close, process);
+  return (int)file;
 }
 
+/* Opens nothing: the caller shares the host's table yet. Threads of one process may always have each other's files
+   (kernel/ptrace.c, __ptrace_may_access). */
 static bool guard_reaches_stderr(void) {
-  const int file = guard_fetch_stderr();
-  if (file >= 0) onstack_sys_call1(SYS_close, file);
-  return file >= 0 || file == -EBADF;
+  return guard_is_filtered() ? guard_may_open_anew() : onstack_sys_call3(SYS_pidfd_getfd, -1, 0, 0) == -EBADF;
 }
 
 void onstack_guard_take_own_table(void) {
-  if (guard.keeper != 0 || !guard_copy_works() || !onstack_allocator_is_libcs()) return;
+  if (guard.keeper != 0 || guard.refused || !guard_copy_works() || !onstack_allocator_is_libcs()) return;
   if (!guard_reaches_stderr()) {
-    if (!guard_make()) return;
+    if (!guard_make(0)) return;
     guard_await_change(&guard.known, 0);
   }
   /* Not unshare(): the copy leaves out what is to be closed, so none of the host's files stays open because of us. (Before
@@ -128,10 +149,10 @@ void onstack_guard_take_own_table(void) {
   if (onstack_sys_call3(SYS_close_range, 0, (long)~0u, GUARD_CLOSE_RANGE_UNSHARE) == 0)
     guard.keeper = onstack_sys_gettid();
   else
-    onstack_guard_end();
+    guard.refused = true; /* a guard stays until the keeper's end */
 }
 
-void onstack_guard_hold_table(void) { guard_make(); }
+void onstack_guard_hold_table(void) { guard_make(GUARD_TRIES); }
 
 static bool guard_fetches_and_says(const char *line, size_t length) {
   const int file = guard_fetch_stderr();
@@ -156,7 +177,7 @@ bool onstack_guard_says(const char *line, size_t length, bool *written) {
 }
 
 void onstack_guard_exit(onstack_kernel_sigset mask) {
-  if (onstack_observe(&guard.made) == 0) {
+  if (guard.keeper == 0 || onstack_observe(&guard.made) == 0) {
     onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
     exit(0);
   }
