@@ -4,6 +4,7 @@
 #include "base/clock_ns.h"
 #include "base/sys.h"
 #include "control/moment.h"
+#include "control/tick/clock.h"
 #include "control/tick/task.h"
 #include "control/tick/task_list.h"
 #include "handler/tick/own_threads.h"
@@ -15,6 +16,7 @@
 
 #define HAND_ON_PAUSE_NS 10000000u /* between two looks, or so many times what a look takes */
 #define HAND_ON_SHARE 200u
+#define HAND_ON_LATE_SHARE 1000u   /* one that finds nothing missing, as of many threads that work it mostly does */
 #define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
 #define HAND_ON_BRINGS_NS 40000000u
 #define HAND_ON_MOST 32u /* threads that have one and no record yet */
@@ -25,7 +27,6 @@ typedef struct hand_on_state {
   uint64_t next_ns;       /* monotonic: no look before that, */
   uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
   uint64_t vain_pause_ns, vain_ticks;
-  uint64_t process_ns;  /* what the process had used at the last look */
   bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
   uint32_t count, sent; /* of these the last ones by this look */
   uint32_t tids[HAND_ON_MOST];
@@ -80,32 +81,28 @@ static void hand_on_forget(const onstack_slot *slot, hand_on_state *state) {
     if (!onstack_thread_find(&slot->threads, state->tids[i]) && !onstack_task_is_gone(state->tids[i]))
       state->tids[kept++] = state->tids[i];
   state->count = kept;
-  state->sent = 0;
 }
 
-/* Ticks of threads are late by what the kernel's tick and the wait for a processor take: of many threads some are always
-   unaccounted for. What is late does not grow, what is missing does. */
+/* Ticks of threads are late by what the kernel's tick and the wait for a processor take, and come: what is late has its thread.
+   Of what is missing beside that some may never be found, as in threads that have ended. It does not grow then. */
 static bool hand_on_is_due(const hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
   if (unaccounted == 0 || unaccounted == UINT64_MAX || now_ns < state->next_ns) return false;
   return now_ns >= state->vain_until_ns || unaccounted > state->vain_ticks;
 }
 
-static void hand_on_look(onstack_slot *slot, hand_on_state *state) {
-  uint64_t now_ns = 0;
-  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return;
-  const uint64_t since_ns = now_ns - state->process_ns;
-  state->process_ns = now_ns;
-  onstack_store_relaxed(&slot->process_clock->handed_ns, since_ns < HAND_ON_BRINGS_NS ? since_ns | 1u : HAND_ON_BRINGS_NS);
+/* Beyond its own age a thread is to have no more than what is missing. */
+static void hand_on_look(onstack_slot *slot, hand_on_state *state, uint64_t missing) {
+  const uint64_t missing_ns = missing * slot->period_ns;
+  onstack_store_relaxed(&slot->process_clock->handed_ns, missing_ns < HAND_ON_BRINGS_NS ? missing_ns : HAND_ON_BRINGS_NS);
   hand_on_forget(slot, state);
   if (!state->looked) state->foreign = onstack_task_list_is_foreign();
   state->looked = true;
+  state->sent = 0;
   if (!state->foreign) onstack_task_list_each(hand_on_look_at, slot);
 }
 
 /* In vain: not again before more is missing, or for longer each time. */
-static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccounted, uint64_t took_ns) {
-  const uint64_t pause_ns = took_ns * HAND_ON_SHARE;
-  state->next_ns = now_ns + (pause_ns > HAND_ON_PAUSE_NS ? pause_ns : HAND_ON_PAUSE_NS);
+static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
   if (state->sent > 0) {
     state->vain_pause_ns = HAND_ON_PAUSE_NS;
     state->vain_ticks = 0;
@@ -116,15 +113,35 @@ static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccou
   state->vain_ticks = unaccounted;
 }
 
+/* How many ticks of armed threads are due and have not come. */
+static uint64_t hand_on_late(const onstack_slot *slot) {
+  uint64_t late = 0, now_ns;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    const onstack_timer *timer = &slot->threads.records[i].timer;
+    if (tid == 0 || onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->clock->read(tid, &now_ns)) continue;
+    const int32_t missing =
+        (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - onstack_load_relaxed(&timer->ticks));
+    if (missing > 0) late += (uint64_t)missing;
+  }
+  return late;
+}
+
 void onstack_hand_on(onstack_slot *slot) {
   hand_on_state *state = &hand_on_states[slot->index];
   const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
   if (!hand_on_is_due(state, now_ns, unaccounted)) return;
   const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  onstack_dekker_store(&slot->handing_on, 1u);
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) hand_on_look(slot, state);
-  onstack_dekker_store(&slot->handing_on, 0u);
-  hand_on_note(state, now_ns, unaccounted, onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns);
+  const uint64_t late = hand_on_late(slot);
+  if (unaccounted > late) {
+    onstack_dekker_store(&slot->handing_on, 1u);
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) hand_on_look(slot, state, unaccounted - late);
+    onstack_dekker_store(&slot->handing_on, 0u);
+    hand_on_note(state, now_ns, unaccounted);
+  }
+  const uint64_t took_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
+  const uint64_t pause_ns = took_ns * (unaccounted > late ? HAND_ON_SHARE : HAND_ON_LATE_SHARE);
+  state->next_ns = now_ns + (pause_ns > HAND_ON_PAUSE_NS ? pause_ns : HAND_ON_PAUSE_NS);
 }
 
 bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
