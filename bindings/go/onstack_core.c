@@ -13777,6 +13777,9 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
  */
 ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
 
+/* How many the process has; 0, and errno says why: not known. Any thread. */
+ONSTACK_INTERNAL uint64_t onstack_task_list_number(void);
+
 /*
  * True if /proc shows another PID namespace than that of the calling thread (unshare or clone with CLONE_NEWPID, /proc not
  * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
@@ -14791,6 +14794,9 @@ void onstack_hand_on(onstack_slot *slot) {
   hand_on_state *state = &hand_on_states[slot->index];
   const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
   if (!hand_on_is_due(state, now_ns, unaccounted)) return;
+  state->next_ns = now_ns + HAND_ON_PAUSE_NS;
+  if (onstack_task_list_number() == onstack_own_count() + 1)
+    return; /* the host's one thread: the process tick meets no other */
   const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   const uint64_t late = hand_on_late(slot);
   if (unaccounted > late) {
@@ -14801,7 +14807,7 @@ void onstack_hand_on(onstack_slot *slot) {
   }
   const uint64_t took_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
   const uint64_t pause_ns = took_ns * (unaccounted > late ? HAND_ON_SHARE : HAND_ON_LATE_SHARE);
-  state->next_ns = now_ns + (pause_ns > HAND_ON_PAUSE_NS ? pause_ns : HAND_ON_PAUSE_NS);
+  if (pause_ns > HAND_ON_PAUSE_NS) state->next_ns = now_ns + pause_ns;
 }
 
 bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
@@ -15057,9 +15063,6 @@ ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_s
  * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
  */
 ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
-
-/* How many the process has; 0, and errno says why: not known. */
-ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
 
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
@@ -15492,6 +15495,7 @@ onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 /* What getdents64 writes (include/linux/dirent.h): entries of `bytes` each, and a name with its NUL. */
 typedef struct task_entry {
@@ -15530,6 +15534,14 @@ int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data) 
   return listed > 0 ? 0 : -ENOENT;
 }
 
+uint64_t onstack_task_list_number(void) {
+  struct stat tasks;
+  if (stat("/proc/self/task", &tasks) != 0) return 0;
+  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
+  errno = ENOTSUP;
+  return 0;
+}
+
 bool onstack_task_list_is_foreign(void) {
   char path[64]; /* "<process>/task/<thread>" */
   const long length = onstack_sys_call4(SYS_readlinkat, AT_FDCWD, (long)"/proc/thread-self", (long)path, sizeof(path) - 1);
@@ -15546,7 +15558,6 @@ bool onstack_task_list_is_foreign(void) {
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15856,17 +15867,9 @@ void onstack_threads_look_for_blocked(onstack_slot *slot) {
   onstack_store_relaxed(&slot->counters.waiting, waiting);
 }
 
-uint64_t onstack_threads_number(void) {
-  struct stat tasks;
-  if (stat("/proc/self/task", &tasks) != 0) return 0;
-  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
-  errno = ENOTSUP;
-  return 0;
-}
-
 int onstack_threads_are_all_ours(void) {
   char path[8];
-  const uint64_t number = onstack_threads_number();
+  const uint64_t number = onstack_task_list_number();
   if (number == 0) return -errno;
   if (number != onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */

@@ -131,6 +131,9 @@ void onstack_hand_on(onstack_slot *slot) {
   hand_on_state *state = &hand_on_states[slot->index];
   const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
   if (!hand_on_is_due(state, now_ns, unaccounted)) return;
+  state->next_ns = now_ns + HAND_ON_PAUSE_NS;
+  if (onstack_task_list_number() == onstack_own_count() + 1)
+    return; /* the host's one thread: the process tick meets no other */
   const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   const uint64_t late = hand_on_late(slot);
   if (unaccounted > late) {
@@ -141,7 +144,7 @@ void onstack_hand_on(onstack_slot *slot) {
   }
   const uint64_t took_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
   const uint64_t pause_ns = took_ns * (unaccounted > late ? HAND_ON_SHARE : HAND_ON_LATE_SHARE);
-  state->next_ns = now_ns + (pause_ns > HAND_ON_PAUSE_NS ? pause_ns : HAND_ON_PAUSE_NS);
+  if (pause_ns > HAND_ON_PAUSE_NS) state->next_ns = now_ns + pause_ns;
 }
 
 bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {

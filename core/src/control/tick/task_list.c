@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 /* What getdents64 writes (include/linux/dirent.h): entries of `bytes` each, and a name with its NUL. */
 typedef struct task_entry {
@@ -41,6 +42,14 @@ int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data) 
   onstack_sys_call1(SYS_close, file);
   if (got < 0) return (int)got;
   return listed > 0 ? 0 : -ENOENT;
+}
+
+uint64_t onstack_task_list_number(void) {
+  struct stat tasks;
+  if (stat("/proc/self/task", &tasks) != 0) return 0;
+  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
+  errno = ENOTSUP;
+  return 0;
 }
 
 bool onstack_task_list_is_foreign(void) {

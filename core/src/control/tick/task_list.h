@@ -14,6 +14,9 @@
  */
 ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
 
+/* How many the process has; 0, and errno says why: not known. Any thread. */
+ONSTACK_INTERNAL uint64_t onstack_task_list_number(void);
+
 /*
  * True if /proc shows another PID namespace than that of the calling thread (unshare or clone with CLONE_NEWPID, /proc not
  * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.

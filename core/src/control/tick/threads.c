@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -326,17 +325,9 @@ void onstack_threads_look_for_blocked(onstack_slot *slot) {
   onstack_store_relaxed(&slot->counters.waiting, waiting);
 }
 
-uint64_t onstack_threads_number(void) {
-  struct stat tasks;
-  if (stat("/proc/self/task", &tasks) != 0) return 0;
-  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
-  errno = ENOTSUP;
-  return 0;
-}
-
 int onstack_threads_are_all_ours(void) {
   char path[8];
-  const uint64_t number = onstack_threads_number();
+  const uint64_t number = onstack_task_list_number();
   if (number == 0) return -errno;
   if (number != onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */

@@ -24,9 +24,6 @@ ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_s
  */
 ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
 
-/* How many the process has; 0, and errno says why: not known. */
-ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
-
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
 
