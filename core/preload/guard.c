@@ -114,7 +114,7 @@ static bool guard_may_open_anew(void) {
   struct stat file;
   if (stat("/proc/self/fd/2", &file) != 0) return false;
   /* A regular file would have a second position, and lines of ours be overwritten; a socket cannot be opened. */
-  return (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode)) && faccessat(AT_FDCWD, "/proc/self/fd/2", W_OK, AT_EACCESS) == 0;
+  return (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode)) && access("/proc/self/fd/2", W_OK) == 0;
 }
 
 /* The host's stderr in the caller's table: of the process's first thread, its very file where that can be had, else the file

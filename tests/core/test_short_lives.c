@@ -125,7 +125,7 @@ static void host_counts(int signal) {
  * with others that want it, the thread waits with its tick for some slices.
  */
 Test(short_lives, none_of_our_ticks_comes_to_the_host) {
-  const unsigned rounds = 20 * t_repeat();
+  const unsigned rounds = 10 * t_repeat();
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);

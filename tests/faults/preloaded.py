@@ -86,8 +86,8 @@ def read_profile(directory):
         raise Wrong(f"the profile is broken: {broken!r}") from broken
 
 
-# Who can never write, or look at what it writes to, says nothing. Where a mask is not put back, no tick is let through.
-MUTE = ("write", "newfstatat", "fstat")
+# Who can never write, or look at what it writes to, or open it, says nothing. Where a mask is not put back, no tick is let through.
+MUTE = ("write", "newfstatat", "fstat", "openat")
 BLIND = ("rt_sigprocmask",)
 
 
