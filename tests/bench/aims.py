@@ -19,7 +19,7 @@ class Aim:
 
 
 _SHORT_RUNS = (
-    "the runs take 0.2 to 1.5 s of CPU time. What is added to each is three threads, names at the end for what was sampled, and rules, "
+    "the runs take 0.2 to 1.5 s of CPU time. What is added to each is two threads, names at the end for what was sampled, and rules, "
     "one by one, for each address that a stack has (a compiler's second has 600 of them); tables are made in no run of less than three "
     "seconds (perf, schedstat). Later the library's threads take some 0.3 % of one processor: a round each fourth period while the "
     "program works and does nothing new."
@@ -143,8 +143,8 @@ AIMS = (
     Aim("a command of a shell's loop", "whole/shell", "each", "whole-onstack", 1, 1, "ms"),
     Aim(
         "clang --version", "whole/clang-version", "each", "whole-onstack", 1, 1, "ms",
-        why="it runs for 30 ms, and its session begins after the first one: to look for Go in libraries of 100 MiB, to read the mappings, "
-        "and to fill the buffer's pages (perf); names and the file follow where there was a tick.",
+        why="it uses some 20 ms: a run with more than that, or with a tick, has a session: to look for Go in libraries of 100 MiB, to read "
+        "the mappings, and to fill the buffer's pages (perf); names and the file follow where there was a tick.",
         plan="none yet.",
     ),
 )

@@ -107,10 +107,9 @@ REASONS = {
     "Weight": (
         Reason(
             PPROF_RS + GPERFTOOLS,
-            "the core of this run takes a whole sample for the tick of the process that finds a new thread: up to half a period "
-            "too much for each. A timer of the process alone has no such beginning, and loses ticks where threads burn side by "
+            "a timer of the process alone counts each tick once, whichever thread it meets; it loses ticks where threads burn side by "
             "side (8 threads and more).",
-            "a whole run with a core that counts what is unaccounted for there; its figures stand in [EVIDENCE.md](EVIDENCE.md#figures).",
+            "nothing: chance moves so few ticks by some hundredths.",
         ),
         Reason(
             ("go-pprof",),

@@ -153,7 +153,7 @@ SECTIONS = (
     Section(
         "Weight",
         "CPU time that the profile accounts for, over the true CPU time of that many busy threads, 100 Hz, all alive for the "
-        "whole session. Profilers without weights: samples x period.",
+        "whole session. Profilers without weights: samples x period. All but the last column were measured by themselves.",
         tuple(Column(f"weights/{n}", "weight", f"{n:,} thread{'s' if n > 1 else ''}", ONE) for n in (1, 8, 64, 1000))
         + (Column("short-threads", "weight", "threads of 20 ms", ONE),),
         remark=remarks.weights,
@@ -226,7 +226,7 @@ SECTIONS = (
         "of its 95 % interval. What a run takes once that hardly works is told apart: threads, the file. "
         "Runs take 0.2 to 1.5 s, so that rules and names of what is sampled weigh in them. Below it what each "
         "command of a shell's loop costs: `true`, and `clang --version`, which loads 100 MiB. gperftools leaves the children of a "
-        "fork out. These cells were measured by themselves.",
+        "fork out.",
         tuple(
             Column(f"whole/{program}", metric, f"{title}{ending}", better)
             for program, title in (("postgresql", "PostgreSQL"), ("postgresql-connect", "connect"), ("redis", "redis"), ("nginx", "nginx"),
