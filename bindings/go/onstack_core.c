@@ -13837,11 +13837,68 @@ int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *
  * nothing is lost to a thread that blocks the signal, and nothing piles up. New threads are found by the consumer's scan;
  * what they used before that counts.
  */
+/* ---- core/src/control/tick/task.h ---- */
+/* What the kernel says about one thread of the process. Any thread. */
+#ifndef ONSTACK_CONTROL_TICK_TASK_H
+#define ONSTACK_CONTROL_TICK_TASK_H
+
+/* By raw tgkill of signal 0, which costs a tenth of a look into /proc. */
+ONSTACK_INTERNAL bool onstack_task_is_gone(uint32_t tid);
+
+/* Its name as 16 NUL-padded bytes. False if it is gone. */
+ONSTACK_INTERNAL bool onstack_task_name(uint32_t tid, uint64_t name[2]);
+
+/* Its CPU time, modulo 2^32; 0: it is gone. */
+ONSTACK_INTERNAL uint32_t onstack_task_cpu_us(uint32_t tid);
+
+/* Whether it blocks the signal; negative: nobody can tell. */
+ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
+
+/* Whether it runs, or waits for a processor, and lets the signal come. False if nobody says. */
+ONSTACK_INTERNAL bool onstack_task_runs_open(uint32_t tid, int32_t signal);
+
+/* Whether the signal waits for that thread alone, or a debugger has stopped it, on its way to the handler perhaps. False if
+   nobody says. */
+ONSTACK_INTERNAL bool onstack_task_awaits(uint32_t tid, int32_t signal);
+
+/* Sends it a signal that looks like `ticks` expiries of that timer, with that value; signal 0 asks whether this process may.
+   0 or -errno. */
+ONSTACK_INTERNAL int onstack_task_send_tick(uint32_t tid, int32_t signal, int32_t timer, uint64_t ticks, uint64_t cookie);
+
+/* What a thread is blocked in. */
+typedef struct onstack_task_call {
+  int64_t number;        /* of the system call; -1: it is blocked outside of one, by a page that is being read */
+  uint64_t arguments[6]; /* as in the registers; 0 outside of a call */
+  uint64_t sp, pc;
+} onstack_task_call;
+
+typedef enum onstack_task_call_status {
+  ONSTACK_TASK_BLOCKED,
+  ONSTACK_TASK_RUNS,    /* or waits for a processor */
+  ONSTACK_TASK_REFUSED, /* the kernel does not tell this process (proc(5), /proc/pid/syscall) */
+  ONSTACK_TASK_GONE
+} onstack_task_call_status;
+
+/* By /proc/self/task/T/syscall, which neither signals nor wakes. */
+ONSTACK_INTERNAL onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call);
+
+/* How long it has waited for a processor, in ns, and how many timeslices it has had (Documentation/scheduler/sched-stats.rst).
+   False, and nothing is written: nobody tells, as where there is no descriptor left. */
+ONSTACK_INTERNAL bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices);
+
+/* How long ago it began, in ns, or up to a tick of the kernel's more (starttime in proc(5)); 0: nobody tells. */
+ONSTACK_INTERNAL uint64_t onstack_task_age_ns(uint32_t tid);
+
+/* Its state, a letter as in proc(5); 0: nobody tells. */
+ONSTACK_INTERNAL char onstack_task_state(uint32_t tid);
+
+/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
+ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
+
+#endif
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define TICKER_SHORTEST_NS 1000000u /* between two rounds; above 1,000 Hz the weight grows instead */
@@ -13862,17 +13919,9 @@ typedef struct ticker_state {
 
 static ticker_state ticker_states[ONSTACK_MAX_SESSIONS];
 
-static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
-  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)info);
-}
-
-/* Signal 0 asks whether this process may send itself such signals. */
 static int ticker_probe(int32_t signal) {
-  siginfo_t info;
   (void)signal;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  return (int)ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info);
+  return onstack_task_send_tick((uint32_t)onstack_sys_gettid(), 0, TICKER_ID, 1, 0);
 }
 
 static int ticker_join(onstack_slot *slot, const onstack_settings *settings) {
@@ -13902,15 +13951,10 @@ static void ticker_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid)
 static void ticker_remove(int32_t id) { (void)id; }
 
 static void ticker_send(onstack_slot *slot, onstack_thread *record, ticker_mark *mark, uint32_t tid, uint64_t ticks) {
-  siginfo_t info;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  info.si_timerid = TICKER_ID;
-  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
-  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
+  const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
   mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
   /* Otherwise it has ended, or the queue is full: the next round tries again. */
-  mark->is_under_way = ticker_queue(tid, slot->signal, &info) == 0;
+  mark->is_under_way = onstack_task_send_tick(tid, slot->signal, TICKER_ID, ticks, cookie) == 0;
   if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period_ns);
 }
 
@@ -14041,62 +14085,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker
 /* What a blocked thread waits for, as the labels of its samples: state, wait, on, holder. */
 #ifndef ONSTACK_CONTROL_TICK_WAIT_LABELS_H
 #define ONSTACK_CONTROL_TICK_WAIT_LABELS_H
-
-/* ---- core/src/control/tick/task.h ---- */
-/* What the kernel says about one thread of the process. Any thread. */
-#ifndef ONSTACK_CONTROL_TICK_TASK_H
-#define ONSTACK_CONTROL_TICK_TASK_H
-
-/* By raw tgkill of signal 0, which costs a tenth of a look into /proc. */
-ONSTACK_INTERNAL bool onstack_task_is_gone(uint32_t tid);
-
-/* Its name as 16 NUL-padded bytes. False if it is gone. */
-ONSTACK_INTERNAL bool onstack_task_name(uint32_t tid, uint64_t name[2]);
-
-/* Its CPU time, modulo 2^32; 0: it is gone. */
-ONSTACK_INTERNAL uint32_t onstack_task_cpu_us(uint32_t tid);
-
-/* Whether it blocks the signal; negative: nobody can tell. */
-ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
-
-/* Whether it runs, or waits for a processor, and lets the signal come. False if nobody says. */
-ONSTACK_INTERNAL bool onstack_task_runs_open(uint32_t tid, int32_t signal);
-
-/* Whether the signal waits for that thread alone, or a debugger has stopped it, on its way to the handler perhaps. False if
-   nobody says. */
-ONSTACK_INTERNAL bool onstack_task_awaits(uint32_t tid, int32_t signal);
-
-/* What a thread is blocked in. */
-typedef struct onstack_task_call {
-  int64_t number;        /* of the system call; -1: it is blocked outside of one, by a page that is being read */
-  uint64_t arguments[6]; /* as in the registers; 0 outside of a call */
-  uint64_t sp, pc;
-} onstack_task_call;
-
-typedef enum onstack_task_call_status {
-  ONSTACK_TASK_BLOCKED,
-  ONSTACK_TASK_RUNS,    /* or waits for a processor */
-  ONSTACK_TASK_REFUSED, /* the kernel does not tell this process (proc(5), /proc/pid/syscall) */
-  ONSTACK_TASK_GONE
-} onstack_task_call_status;
-
-/* By /proc/self/task/T/syscall, which neither signals nor wakes. */
-ONSTACK_INTERNAL onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call);
-
-/* How long it has waited for a processor, in ns, and how many timeslices it has had (Documentation/scheduler/sched-stats.rst).
-   False, and nothing is written: nobody tells, as where there is no descriptor left. */
-ONSTACK_INTERNAL bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices);
-
-/* How long ago it began, in ns, or up to a tick of the kernel's more (starttime in proc(5)); 0: nobody tells. */
-ONSTACK_INTERNAL uint64_t onstack_task_age_ns(uint32_t tid);
-
-/* Its state, a letter as in proc(5); 0: nobody tells. */
-ONSTACK_INTERNAL char onstack_task_state(uint32_t tid);
-
-/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
-ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
-
-#endif
 
 /* They fit into this: names of calls, and at most WAIT_ON_BYTES of what is waited on. */
 #define ONSTACK_WAIT_LABEL_BYTES 256u
@@ -14673,8 +14661,6 @@ ONSTACK_INTERNAL void onstack_hand_on_wait_taken(const onstack_slot *slot);
 
 #endif
 
-#include <signal.h>
-#include <string.h>
 #include <time.h>
 
 #define HAND_ON_PAUSE_NS 10000000u /* between two looks, or so many times what a look takes */
@@ -14705,13 +14691,9 @@ void onstack_hand_on_begin(const onstack_slot *slot) {
    signal of this number brings, it sends the bare signal, which were the host's (kernel/signal.c, __send_signal_locked). */
 static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
   const onstack_process_clock *clock = slot->process_clock;
-  siginfo_t info;
   if (onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0) < 0) return false;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  info.si_timerid = ONSTACK_PROCESS_HANDED_ON;
-  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(clock->record, onstack_dekker_load(&clock->generation));
-  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, slot->signal, (long)&info) == 0;
+  const uint64_t cookie = onstack_thread_cookie(clock->record, onstack_dekker_load(&clock->generation));
+  return onstack_task_send_tick(tid, slot->signal, ONSTACK_PROCESS_HANDED_ON, 1, cookie) == 0;
 }
 
 static bool hand_on_has(const hand_on_state *state, uint32_t tid) {
@@ -15353,6 +15335,7 @@ void onstack_slots_after_fork(void) {
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15448,6 +15431,16 @@ char onstack_task_state(uint32_t tid) {
 bool onstack_task_sleeps(uint32_t tid) {
   const char state = onstack_task_state(tid);
   return state != 'R' && state != 't';
+}
+
+int onstack_task_send_tick(uint32_t tid, int32_t signal, int32_t timer, uint64_t ticks, uint64_t cookie) {
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  info.si_timerid = timer;
+  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
+  info.si_value.sival_ptr = (void *)(uintptr_t)cookie;
+  return (int)onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)&info);
 }
 
 bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {

@@ -9,14 +9,13 @@
  * what they used before that counts.
  */
 #include "control/tick/clock.h"
+#include "control/tick/task.h"
 
 #include "base/sys.h"
 #include "handler/tick/arm.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define TICKER_SHORTEST_NS 1000000u /* between two rounds; above 1,000 Hz the weight grows instead */
@@ -37,17 +36,9 @@ typedef struct ticker_state {
 
 static ticker_state ticker_states[ONSTACK_MAX_SESSIONS];
 
-static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
-  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)info);
-}
-
-/* Signal 0 asks whether this process may send itself such signals. */
 static int ticker_probe(int32_t signal) {
-  siginfo_t info;
   (void)signal;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  return (int)ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info);
+  return onstack_task_send_tick((uint32_t)onstack_sys_gettid(), 0, TICKER_ID, 1, 0);
 }
 
 static int ticker_join(onstack_slot *slot, const onstack_settings *settings) {
@@ -77,15 +68,10 @@ static void ticker_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid)
 static void ticker_remove(int32_t id) { (void)id; }
 
 static void ticker_send(onstack_slot *slot, onstack_thread *record, ticker_mark *mark, uint32_t tid, uint64_t ticks) {
-  siginfo_t info;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  info.si_timerid = TICKER_ID;
-  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
-  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
+  const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
   mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
   /* Otherwise it has ended, or the queue is full: the next round tries again. */
-  mark->is_under_way = ticker_queue(tid, slot->signal, &info) == 0;
+  mark->is_under_way = onstack_task_send_tick(tid, slot->signal, TICKER_ID, ticks, cookie) == 0;
   if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period_ns);
 }
 

@@ -10,8 +10,6 @@
 #include "handler/tick/own_threads.h"
 #include "handler/tick/process_tick.h"
 
-#include <signal.h>
-#include <string.h>
 #include <time.h>
 
 #define HAND_ON_PAUSE_NS 10000000u /* between two looks, or so many times what a look takes */
@@ -42,13 +40,9 @@ void onstack_hand_on_begin(const onstack_slot *slot) {
    signal of this number brings, it sends the bare signal, which were the host's (kernel/signal.c, __send_signal_locked). */
 static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
   const onstack_process_clock *clock = slot->process_clock;
-  siginfo_t info;
   if (onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0) < 0) return false;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  info.si_timerid = ONSTACK_PROCESS_HANDED_ON;
-  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(clock->record, onstack_dekker_load(&clock->generation));
-  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, slot->signal, (long)&info) == 0;
+  const uint64_t cookie = onstack_thread_cookie(clock->record, onstack_dekker_load(&clock->generation));
+  return onstack_task_send_tick(tid, slot->signal, ONSTACK_PROCESS_HANDED_ON, 1, cookie) == 0;
 }
 
 static bool hand_on_has(const hand_on_state *state, uint32_t tid) {

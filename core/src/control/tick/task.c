@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,16 @@ char onstack_task_state(uint32_t tid) {
 bool onstack_task_sleeps(uint32_t tid) {
   const char state = onstack_task_state(tid);
   return state != 'R' && state != 't';
+}
+
+int onstack_task_send_tick(uint32_t tid, int32_t signal, int32_t timer, uint64_t ticks, uint64_t cookie) {
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  info.si_timerid = timer;
+  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
+  info.si_value.sival_ptr = (void *)(uintptr_t)cookie;
+  return (int)onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)&info);
 }
 
 bool onstack_task_waited(uint32_t tid, uint64_t *ns, uint64_t *timeslices) {

@@ -24,6 +24,10 @@ ONSTACK_INTERNAL bool onstack_task_runs_open(uint32_t tid, int32_t signal);
    nobody says. */
 ONSTACK_INTERNAL bool onstack_task_awaits(uint32_t tid, int32_t signal);
 
+/* Sends it a signal that looks like `ticks` expiries of that timer, with that value; signal 0 asks whether this process may.
+   0 or -errno. */
+ONSTACK_INTERNAL int onstack_task_send_tick(uint32_t tid, int32_t signal, int32_t timer, uint64_t ticks, uint64_t cookie);
+
 /* What a thread is blocked in. */
 typedef struct onstack_task_call {
   int64_t number;        /* of the system call; -1: it is blocked outside of one, by a page that is being read */
