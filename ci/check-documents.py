@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MOST_WORDS = 15000  # of all documents but the generated ones, code blocks aside
+MOST_WORDS = 17000  # of all documents but the generated ones, code blocks aside
 GENERATED = ("docs/BENCHMARKS.md", "docs/ENGINES.md", "docs/MATRIX.md")
 INTERNAL = ("docs/ARCHITECTURE.md", "docs/SIGNALS", "docs/SIGNAL-SAFETY.md", "docs/UNWINDING.md", "docs/COVERAGE.md",
             "docs/decisions/", "tests/", "CONTRIBUTING.md")  # pages for developers: internal functions may be named

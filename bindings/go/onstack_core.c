@@ -505,8 +505,8 @@ bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, ui
 /*
  * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
  * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
- * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit, a cancelled
- * thread) has no search and goes on.
+ * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit) has no search and goes
+ * on; cancellation is disabled (base/uncancelled.h).
  */
 #ifndef ONSTACK_BASE_EXCEPTIONS_H
 #define ONSTACK_BASE_EXCEPTIONS_H
@@ -1242,8 +1242,7 @@ ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, c
   onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
 }
 
-/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a
-   cancellation point, where a cancelled thread of the host would leave with what we hold. */
+/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
 ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
   const struct onstack_timespec pause = {0, nanoseconds};
   uint32_t nobody_wakes = 0;
@@ -1577,8 +1576,7 @@ ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, c
   onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
 }
 
-/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a
-   cancellation point, where a cancelled thread of the host would leave with what we hold. */
+/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
 ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
   const struct onstack_timespec pause = {0, nanoseconds};
   uint32_t nobody_wakes = 0;
@@ -1974,8 +1972,7 @@ ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, c
   onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
 }
 
-/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a
-   cancellation point, where a cancelled thread of the host would leave with what we hold. */
+/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
 ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
   const struct onstack_timespec pause = {0, nanoseconds};
   uint32_t nobody_wakes = 0;
@@ -2426,8 +2423,7 @@ ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, c
   onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
 }
 
-/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a
-   cancellation point, where a cancelled thread of the host would leave with what we hold. */
+/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
 ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
   const struct onstack_timespec pause = {0, nanoseconds};
   uint32_t nobody_wakes = 0;
@@ -10797,6 +10793,36 @@ ONSTACK_INTERNAL void onstack_fork_set_interpreters(void (*after_fork)(void));
 
 #endif
 
+/* ---- core/src/base/uncancelled.h ---- */
+/*
+ * pthread_cancel on a thread that is inside this library. open, read, pthread_join and most of stdio are cancellation points:
+ * a thread that is cancelled in one of them ends, keeps our locks, and leaks memory and descriptors. Therefore each public
+ * function that reaches a cancellation point while it holds something begins with ONSTACK_UNCANCELLED. The macro disables
+ * cancellation until the function returns. A cancellation request that arrives meanwhile stays pending, and takes effect at the
+ * caller's next cancellation point.
+ */
+#ifndef ONSTACK_BASE_UNCANCELLED_H
+#define ONSTACK_BASE_UNCANCELLED_H
+
+#include <pthread.h>
+
+static inline __attribute__((unused)) int onstack_uncancelled_begin(void) {
+  int before = PTHREAD_CANCEL_ENABLE;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  return before;
+}
+
+static inline __attribute__((unused)) void onstack_uncancelled_end(const int *before) {
+  pthread_setcancelstate(*before, NULL);
+}
+
+/* May be nested. A callback of the host that leaves by pthread_exit is not supported; nothing is put back then. */
+#define ONSTACK_UNCANCELLED                                                                                                 \
+  const int onstack_uncancelled_before __attribute__((cleanup(onstack_uncancelled_end), unused)) =                          \
+      onstack_uncancelled_begin()
+
+#endif
+
 /* ---- core/src/control/signal/action.h ---- */
 /*
  * The signal's action for the sessions of this copy: first start, look, last stop. Ordinary threads, under the control lock,
@@ -11090,6 +11116,7 @@ static void fork_clean(void) {
 }
 
 static void fork_child(void) {
+  ONSTACK_UNCANCELLED;
   fork_entry *entry = fork_find();
   uint64_t mask = entry ? entry->mask : 0;
   /* A sink that forks is in the middle of our own work, which the child must not go on with. */
@@ -12255,6 +12282,7 @@ int onstack_settings_check_host(const onstack_settings *settings, const char **f
 }
 
 const char *onstack_options_fault(const onstack_options *options) {
+  ONSTACK_UNCANCELLED;
   onstack_settings settings;
   const char *fault;
   if (onstack_settings_make(options, &settings, &fault) == 0) onstack_settings_check_host(&settings, &fault);
@@ -20940,6 +20968,7 @@ ONSTACK_INTERNAL void onstack_drain_thread_stop(onstack_drain_thread *drain);
 static const struct onstack_timespec drain_interval = {0, 100000000};
 
 static void *drain_thread_main(void *argument) {
+  ONSTACK_UNCANCELLED; /* as in the other threads that call the host */
   onstack_drain_thread *drain = argument;
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
   if (drain->unblocked_signal) {
@@ -23120,6 +23149,7 @@ static int folded_write(const onstack_profile_report *report, onstack_profile_ou
 
 ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
                                              onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
   onstack_profile_report report;
   onstack_profile_output output;
   if (!writer) return ONSTACK_E_OPTIONS;
@@ -25329,6 +25359,7 @@ static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_opt
 
 ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
                                            const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
   onstack_otlp_options known;
   onstack_profile_report report;
   onstack_profile_output output;
@@ -26335,6 +26366,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
 
 ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onstack_write_options *options,
                                             onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
   onstack_profile_report report;
   onstack_profile_output output;
   if (!writer) return ONSTACK_E_OPTIONS;
@@ -26493,6 +26525,7 @@ static int profile_make(const onstack_profile_options *options, onstack_profile 
 }
 
 ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
+  ONSTACK_UNCANCELLED;
   onstack_ours++;
   const int error = profile_make(options, out);
   onstack_ours--;
@@ -26500,6 +26533,7 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
 }
 
 ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
+  ONSTACK_UNCANCELLED;
   if (!profile) return;
   if (profile->stacks && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
@@ -26646,6 +26680,7 @@ static int profile_take_sample(onstack_profile *profile, const onstack_sample *s
 }
 
 ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *given) {
+  ONSTACK_UNCANCELLED;
   onstack_profile *profile = data;
   onstack_sample sample;
   if (!profile || !given || onstack_sized_copy(&sample, sizeof(sample), PROFILE_SAMPLE_SIZE_0_1, given) != 0 ||
@@ -26677,6 +26712,7 @@ static void profile_move(onstack_profile *from, onstack_profile *to) {
 }
 
 ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out) {
+  ONSTACK_UNCANCELLED;
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   if (!profile) return ONSTACK_E_OPTIONS;
@@ -26694,6 +26730,7 @@ ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile *
 }
 
 ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
+  ONSTACK_UNCANCELLED;
   if (!profile) return;
   pthread_mutex_lock(&profile->lock);
   onstack_profile_stacks *stacks = profile->stacks;
@@ -28373,6 +28410,7 @@ uint64_t onstack_session_drain_work(void *data) {
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DUMP_HZ 100u
 #define DUMP_LABEL_BYTES 1024u
@@ -28438,15 +28476,10 @@ static void dump_miss(void *data, uint32_t tid) {
   now->missing[now->missing_count++] = thread;
 }
 
-/* No cancellation point, whatever the calling thread is. */
 static void dump_sleep(uint32_t ms) {
-  uint32_t word = 0;
   const uint64_t until_ns = onstack_monotonic_ns() + ms * (uint64_t)1000000;
-  for (uint64_t now_ns; (now_ns = onstack_monotonic_ns()) < until_ns;) {
-    const uint64_t left_ns = until_ns - now_ns;
-    const struct onstack_timespec pause = {(int64_t)(left_ns / 1000000000u), (int64_t)(left_ns % 1000000000u)};
-    onstack_sys_futex_wait(&word, 0, &pause);
-  }
+  const struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
 }
 
 static int dump_round(dump *now, uint32_t ms) {
@@ -28488,6 +28521,7 @@ static int dump_take(dump *now, onstack_profile *profile) {
 }
 
 ONSTACK_API int onstack_dump_take(onstack_profile *profile) {
+  ONSTACK_UNCANCELLED;
   dump now;
   if (!profile) return ONSTACK_E_OPTIONS;
   const int result = dump_take(&now, profile);
@@ -28517,6 +28551,7 @@ static int dump_write(const dump *now, const onstack_write_options *options, ons
 }
 
 ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
   dump now = {.seen = NULL};
   onstack_profile *profile;
   onstack_profile_output output;
@@ -28538,6 +28573,7 @@ ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_write
 
 /* The runtime whose code holds `text`; found by the first session, or here. */
 static onstack_go_runtime *go_labels_runtime(uint64_t address) {
+  ONSTACK_UNCANCELLED;
   if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
   return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
 }
@@ -29000,6 +29036,7 @@ int onstack_memory_text_write(onstack_session *session, const onstack_runtime_me
 
 int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
                                 void *data) {
+  ONSTACK_UNCANCELLED;
   onstack_ours++;
   const int result = onstack_memory_text_write(session, runtime, true, writer, data);
   onstack_ours--;
@@ -29249,6 +29286,8 @@ static int session_make(const onstack_options *options, bool at_once, onstack_se
 }
 
 static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
+  pthread_testcancel(); /* while nothing is held: a thread that does nothing but start and stop can be cancelled */
+  ONSTACK_UNCANCELLED;
   onstack_ours++;
   const int result = session_make(options, at_once, out);
   onstack_ours--;
@@ -29306,6 +29345,7 @@ static void session_finish(onstack_session *session) {
 }
 
 int onstack_session_stop(onstack_session *session) {
+  ONSTACK_UNCANCELLED;
   uint32_t expected = 1;
   if (!session) return ONSTACK_E_OPTIONS;
   onstack_fork_repair();
@@ -29330,6 +29370,7 @@ int onstack_session_stop(onstack_session *session) {
 }
 
 int onstack_session_free(onstack_session *session) {
+  ONSTACK_UNCANCELLED;
   if (!session) return 0;
   int result = onstack_session_stop(session);
   if (result < 0 && result != ONSTACK_E_STOPPED) return result;
@@ -29342,6 +29383,7 @@ int onstack_session_free(onstack_session *session) {
 }
 
 int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
+  ONSTACK_UNCANCELLED;
   if (!session) return ONSTACK_E_OPTIONS;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
@@ -29417,6 +29459,7 @@ void onstack_spans_look(void) {
 }
 
 int onstack_thread_spans_use(onstack_switch use) {
+  ONSTACK_UNCANCELLED;
   onstack_loader_counts counts = {0, 0};
   if (use != ONSTACK_ON && use != ONSTACK_OFF) return ONSTACK_E_OPTIONS;
   onstack_store_relaxed(&spans_wanted, (uint32_t)(use == ONSTACK_ON));
@@ -29541,6 +29584,7 @@ static onstack_module_stats *session_list_modules(onstack_session *session, uint
 int onstack_session_modules(onstack_session *session, int (*visit)(void *data, const onstack_module_stats *module),
                             void *data) {
   ONSTACK_STOP_EXCEPTIONS;
+  ONSTACK_UNCANCELLED;
   uint32_t count;
   int result = 0;
   if (!session || !visit) return ONSTACK_E_OPTIONS;
@@ -29712,6 +29756,7 @@ int onstack_statistics_write(onstack_session *session, const onstack_statistics_
 }
 
 int onstack_session_stats_text(onstack_session *session, onstack_writer writer, void *data) {
+  ONSTACK_UNCANCELLED;
   onstack_ours++;
   const onstack_statistics_more none = {.unattributed = 0};
   const int result = onstack_statistics_write(session, &none, true, writer, data);
@@ -29721,7 +29766,10 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
 
 /* ---- core/src/session/tables.c ---- */
 
-int onstack_tables_keep_in(const char *directory) { return onstack_table_files_use(directory); }
+int onstack_tables_keep_in(const char *directory) {
+  ONSTACK_UNCANCELLED;
+  return onstack_table_files_use(directory);
+}
 
 /* ---- core/src/session/thread_labels.c ---- */
 /*
@@ -29806,6 +29854,7 @@ static void labels_prepare(void) {
 
 /* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
 static __attribute__((noinline)) int labels_enter(void) {
+  ONSTACK_UNCANCELLED;
   onstack_fork_repair();
   if (labels_known()) return 0; /* its parent's, repaired */
   if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;
@@ -29941,6 +29990,7 @@ static int traceback_read_names(void) {
 }
 
 int onstack_traceback_prepare(void) {
+  ONSTACK_UNCANCELLED;
   onstack_fork_repair();
   int result = traceback_know_children();
   if (result != 0 || !traceback_enter()) return result;

@@ -5,6 +5,7 @@
 #include "base/clock_ns.h"
 #include "base/loader.h"
 #include "base/sys.h"
+#include "base/uncancelled.h"
 #include "control/pin.h"
 #include "handler/tick/own_threads.h"
 #include "preload/first_ticks.h"
@@ -116,6 +117,7 @@ static void lifecycle_keep(bool await, bool rests) {
 
 void onstack_lifecycle_forked(void) {
   if (!lifecycle_forked) return;
+  ONSTACK_UNCANCELLED;
   int saved = errno;
   lifecycle_forked = false;
   lifecycle_watch_first();

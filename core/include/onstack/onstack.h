@@ -19,6 +19,11 @@
  *                   (from a sink or an unwinder it returns ONSTACK_E_CONTEXT instead of deadlocking);
  *   signal-safe     may be called from a signal handler.
  *
+ * Cancellation: onstack_session_start is a cancellation point at its beginning, when it holds nothing. Apart from that,
+ * pthread_cancel on a thread that is inside one of these functions takes effect when the function has returned. The host's
+ * callbacks (sink, writer, symbolizer and others) run inside such a function with cancellation disabled, so a thread whose
+ * callback waits cannot be cancelled until the callback returns.
+ *
  * Results: 0 or a count on success, a negative number on failure. A failed system call is -errno;
  * the codes of this library lie from -4096 downwards. There is no last-error state.
  *

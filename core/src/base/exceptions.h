@@ -2,8 +2,8 @@
 /*
  * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
  * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
- * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit, a cancelled
- * thread) has no search and goes on.
+ * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit) has no search and goes
+ * on; cancellation is disabled (base/uncancelled.h).
  */
 #ifndef ONSTACK_BASE_EXCEPTIONS_H
 #define ONSTACK_BASE_EXCEPTIONS_H

@@ -61,8 +61,7 @@ ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, c
   onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
 }
 
-/* For less than a second; a signal may end it sooner. Any thread, signal-safe: libc's nanosleep sets errno and is a
-   cancellation point, where a cancelled thread of the host would leave with what we hold. */
+/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
 ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
   const struct onstack_timespec pause = {0, nanoseconds};
   uint32_t nobody_wakes = 0;

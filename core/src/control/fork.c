@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/loader.h"
 #include "base/sys.h"
+#include "base/uncancelled.h"
 #include "control/signal/action.h"
 #include "control/signal/restore.h"
 #include "control/moment.h"
@@ -109,6 +110,7 @@ static void fork_clean(void) {
 }
 
 static void fork_child(void) {
+  ONSTACK_UNCANCELLED;
   fork_entry *entry = fork_find();
   uint64_t mask = entry ? entry->mask : 0;
   /* A sink that forks is in the middle of our own work, which the child must not go on with. */

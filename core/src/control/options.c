@@ -2,6 +2,7 @@
 #include "control/options.h"
 
 #include "base/sized.h"
+#include "base/uncancelled.h"
 #include "control/choose.h"
 #include "control/signal/action.h"
 #include "control/unwind/code_map_update.h"
@@ -224,6 +225,7 @@ int onstack_settings_check_host(const onstack_settings *settings, const char **f
 }
 
 const char *onstack_options_fault(const onstack_options *options) {
+  ONSTACK_UNCANCELLED;
   onstack_settings settings;
   const char *fault;
   if (onstack_settings_make(options, &settings, &fault) == 0) onstack_settings_check_host(&settings, &fault);

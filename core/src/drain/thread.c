@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/loader.h"
 #include "base/sys.h"
+#include "base/uncancelled.h"
 #include "handler/tick/own_threads.h"
 
 #include <signal.h>
@@ -12,6 +13,7 @@
 static const struct onstack_timespec drain_interval = {0, 100000000};
 
 static void *drain_thread_main(void *argument) {
+  ONSTACK_UNCANCELLED; /* as in the other threads that call the host */
   onstack_drain_thread *drain = argument;
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
   if (drain->unblocked_signal) {

@@ -4,6 +4,7 @@
  * text is made only for the lines that are written: names repeat a thousandfold, and the text of all stacks could be
  * many times the profile.
  */
+#include "base/uncancelled.h"
 #include "profile/output.h"
 #include "profile/report.h"
 #include "profile/truncation.h"
@@ -212,6 +213,7 @@ static int folded_write(const onstack_profile_report *report, onstack_profile_ou
 
 ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
                                              onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
   onstack_profile_report report;
   onstack_profile_output output;
   if (!writer) return ONSTACK_E_OPTIONS;

@@ -6,6 +6,7 @@
 #include "base/interpreted.h"
 #include "base/ours.h"
 #include "base/sized.h"
+#include "base/uncancelled.h"
 #include "profile/maps/sight.h"
 
 #include <errno.h>
@@ -87,6 +88,7 @@ static int profile_make(const onstack_profile_options *options, onstack_profile 
 }
 
 ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
+  ONSTACK_UNCANCELLED;
   onstack_ours++;
   const int error = profile_make(options, out);
   onstack_ours--;
@@ -94,6 +96,7 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
 }
 
 ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
+  ONSTACK_UNCANCELLED;
   if (!profile) return;
   if (profile->stacks && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
@@ -240,6 +243,7 @@ static int profile_take_sample(onstack_profile *profile, const onstack_sample *s
 }
 
 ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *given) {
+  ONSTACK_UNCANCELLED;
   onstack_profile *profile = data;
   onstack_sample sample;
   if (!profile || !given || onstack_sized_copy(&sample, sizeof(sample), PROFILE_SAMPLE_SIZE_0_1, given) != 0 ||
@@ -271,6 +275,7 @@ static void profile_move(onstack_profile *from, onstack_profile *to) {
 }
 
 ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out) {
+  ONSTACK_UNCANCELLED;
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   if (!profile) return ONSTACK_E_OPTIONS;
@@ -288,6 +293,7 @@ ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile *
 }
 
 ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
+  ONSTACK_UNCANCELLED;
   if (!profile) return;
   pthread_mutex_lock(&profile->lock);
   onstack_profile_stacks *stacks = profile->stacks;

@@ -7,6 +7,7 @@
 
 #include "base/clock_ns.h"
 #include "base/sys.h"
+#include "base/uncancelled.h"
 #include "control/tick/task.h"
 #include "control/tick/task_list.h"
 #include "handler/tick/own_threads.h"
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DUMP_HZ 100u
 #define DUMP_LABEL_BYTES 1024u
@@ -82,15 +84,10 @@ static void dump_miss(void *data, uint32_t tid) {
   now->missing[now->missing_count++] = thread;
 }
 
-/* No cancellation point, whatever the calling thread is. */
 static void dump_sleep(uint32_t ms) {
-  uint32_t word = 0;
   const uint64_t until_ns = onstack_monotonic_ns() + ms * (uint64_t)1000000;
-  for (uint64_t now_ns; (now_ns = onstack_monotonic_ns()) < until_ns;) {
-    const uint64_t left_ns = until_ns - now_ns;
-    const struct onstack_timespec pause = {(int64_t)(left_ns / 1000000000u), (int64_t)(left_ns % 1000000000u)};
-    onstack_sys_futex_wait(&word, 0, &pause);
-  }
+  const struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
 }
 
 static int dump_round(dump *now, uint32_t ms) {
@@ -132,6 +129,7 @@ static int dump_take(dump *now, onstack_profile *profile) {
 }
 
 ONSTACK_API int onstack_dump_take(onstack_profile *profile) {
+  ONSTACK_UNCANCELLED;
   dump now;
   if (!profile) return ONSTACK_E_OPTIONS;
   const int result = dump_take(&now, profile);
@@ -161,6 +159,7 @@ static int dump_write(const dump *now, const onstack_write_options *options, ons
 }
 
 ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
   dump now = {.seen = NULL};
   onstack_profile *profile;
   onstack_profile_output output;

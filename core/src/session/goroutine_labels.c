@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
+#include "base/uncancelled.h"
 #include "control/unwind/code_map_update.h"
 #include "handler/labels/go_labels.h"
 #include "onstack/onstack.h"
@@ -8,6 +9,7 @@
 
 /* The runtime whose code holds `text`; found by the first session, or here. */
 static onstack_go_runtime *go_labels_runtime(uint64_t address) {
+  ONSTACK_UNCANCELLED;
   if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
   return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
 }

@@ -6,6 +6,7 @@
 #include "base/ours.h"
 #include "base/own_memory.h"
 #include "base/sized.h"
+#include "base/uncancelled.h"
 #include "session/memory_map.h"
 
 #include <dlfcn.h>
@@ -158,6 +159,7 @@ int onstack_memory_text_write(onstack_session *session, const onstack_runtime_me
 
 int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
                                 void *data) {
+  ONSTACK_UNCANCELLED;
   onstack_ours++;
   const int result = onstack_memory_text_write(session, runtime, true, writer, data);
   onstack_ours--;

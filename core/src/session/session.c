@@ -5,6 +5,7 @@
 #include "base/exceptions.h"
 #include "base/ours.h"
 #include "base/sys.h"
+#include "base/uncancelled.h"
 #include "control/choose.h"
 #include "control/fork.h"
 #include "control/options.h"
@@ -193,6 +194,8 @@ static int session_make(const onstack_options *options, bool at_once, onstack_se
 }
 
 static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
+  pthread_testcancel(); /* while nothing is held: a thread that does nothing but start and stop can be cancelled */
+  ONSTACK_UNCANCELLED;
   onstack_ours++;
   const int result = session_make(options, at_once, out);
   onstack_ours--;
@@ -250,6 +253,7 @@ static void session_finish(onstack_session *session) {
 }
 
 int onstack_session_stop(onstack_session *session) {
+  ONSTACK_UNCANCELLED;
   uint32_t expected = 1;
   if (!session) return ONSTACK_E_OPTIONS;
   onstack_fork_repair();
@@ -274,6 +278,7 @@ int onstack_session_stop(onstack_session *session) {
 }
 
 int onstack_session_free(onstack_session *session) {
+  ONSTACK_UNCANCELLED;
   if (!session) return 0;
   int result = onstack_session_stop(session);
   if (result < 0 && result != ONSTACK_E_STOPPED) return result;
@@ -286,6 +291,7 @@ int onstack_session_free(onstack_session *session) {
 }
 
 int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
+  ONSTACK_UNCANCELLED;
   if (!session) return ONSTACK_E_OPTIONS;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;

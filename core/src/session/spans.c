@@ -2,6 +2,7 @@
 /* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
 #include "base/loaded_symbols.h"
 #include "base/loader.h"
+#include "base/uncancelled.h"
 #include "handler/labels/span.h"
 #include "onstack/onstack.h"
 #include "session/spans.h"
@@ -66,6 +67,7 @@ void onstack_spans_look(void) {
 }
 
 int onstack_thread_spans_use(onstack_switch use) {
+  ONSTACK_UNCANCELLED;
   onstack_loader_counts counts = {0, 0};
   if (use != ONSTACK_ON && use != ONSTACK_OFF) return ONSTACK_E_OPTIONS;
   onstack_store_relaxed(&spans_wanted, (uint32_t)(use == ONSTACK_ON));

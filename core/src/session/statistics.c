@@ -4,6 +4,7 @@
 
 #include "base/exceptions.h"
 #include "base/sized.h"
+#include "base/uncancelled.h"
 #include "control/fork.h"
 #include "control/unwind/modules.h"
 #include "control/tick/clock.h"
@@ -120,6 +121,7 @@ static onstack_module_stats *session_list_modules(onstack_session *session, uint
 int onstack_session_modules(onstack_session *session, int (*visit)(void *data, const onstack_module_stats *module),
                             void *data) {
   ONSTACK_STOP_EXCEPTIONS;
+  ONSTACK_UNCANCELLED;
   uint32_t count;
   int result = 0;
   if (!session || !visit) return ONSTACK_E_OPTIONS;

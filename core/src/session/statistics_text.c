@@ -3,6 +3,7 @@
 
 #include "base/exceptions.h"
 #include "base/ours.h"
+#include "base/uncancelled.h"
 #include "control/tick/clock.h"
 #include "control/unwind/table_files.h"
 #include "profile/truncation.h"
@@ -148,6 +149,7 @@ int onstack_statistics_write(onstack_session *session, const onstack_statistics_
 }
 
 int onstack_session_stats_text(onstack_session *session, onstack_writer writer, void *data) {
+  ONSTACK_UNCANCELLED;
   onstack_ours++;
   const onstack_statistics_more none = {.unattributed = 0};
   const int result = onstack_statistics_write(session, &none, true, writer, data);

@@ -7,6 +7,7 @@
  */
 #include "base/label_set.h"
 #include "base/sys.h"
+#include "base/uncancelled.h"
 #include "control/fork.h"
 #include "control/pin.h"
 #include "control/tick/slots.h"
@@ -87,6 +88,7 @@ static void labels_prepare(void) {
 
 /* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
 static __attribute__((noinline)) int labels_enter(void) {
+  ONSTACK_UNCANCELLED;
   onstack_fork_repair();
   if (labels_known()) return 0; /* its parent's, repaired */
   if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;

@@ -5,6 +5,7 @@
  */
 #include "base/loader.h"
 #include "base/sys.h"
+#include "base/uncancelled.h"
 #include "control/choose.h"
 #include "control/unwind/code_map_update.h"
 #include "control/fork.h"
@@ -71,6 +72,7 @@ static int traceback_read_names(void) {
 }
 
 int onstack_traceback_prepare(void) {
+  ONSTACK_UNCANCELLED;
   onstack_fork_repair();
   int result = traceback_know_children();
   if (result != 0 || !traceback_enter()) return result;

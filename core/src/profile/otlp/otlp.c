@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "base/sized.h"
+#include "base/uncancelled.h"
 #include "profile/otlp/otlp_fields.h"
 #include "profile/otlp/otlp_writer.h"
 
@@ -103,6 +104,7 @@ static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_opt
 
 ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
                                            const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
   onstack_otlp_options known;
   onstack_profile_report report;
   onstack_profile_output output;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/pprof/pprof_writer.h"
 
+#include "base/uncancelled.h"
 #include "profile/pprof/pprof_fields.h"
 
 #include <errno.h>
@@ -214,6 +215,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
 
 ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onstack_write_options *options,
                                             onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
   onstack_profile_report report;
   onstack_profile_output output;
   if (!writer) return ONSTACK_E_OPTIONS;
