@@ -1282,11 +1282,12 @@ struct onstack_vector {
   uint64_t base, length;
 };
 
-/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
-   child of a raw clone must not read its parent. */
+/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
+   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
+   because the child of a raw clone must not read its parent. */
 ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
                                                      const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
                            (long)remotes, 0);
 }
 
@@ -1379,6 +1380,33 @@ ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
 #endif
 
 ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
+
+/* ---- core/src/base/own_executable.c ---- */
+/* ---- core/src/base/own_executable.h ---- */
+/* The program's own file. */
+#ifndef ONSTACK_BASE_OWN_EXECUTABLE_H
+#define ONSTACK_BASE_OWN_EXECUTABLE_H
+
+/*
+ * Returns the link in /proc that leads to the program's file, even if that file was renamed or deleted. /proc/self is the first
+ * thread's directory and loses the link when that thread has ended before the others; then it is /proc/thread-self/exe (Linux
+ * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
+ */
+ONSTACK_INTERNAL const char *onstack_own_executable(void);
+
+#endif
+
+#include <errno.h>
+#include <unistd.h>
+
+const char *onstack_own_executable(void) {
+  static const char first[] = "/proc/self/exe", calling[] = "/proc/thread-self/exe";
+  const int saved = errno;
+  char byte;
+  const bool gone = readlink(first, &byte, 1) < 0 && readlink(calling, &byte, 1) >= 0;
+  errno = saved;
+  return gone ? calling : first;
+}
 
 /* ---- core/src/base/own_memory.c ---- */
 
@@ -1616,11 +1644,12 @@ struct onstack_vector {
   uint64_t base, length;
 };
 
-/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
-   child of a raw clone must not read its parent. */
+/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
+   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
+   because the child of a raw clone must not read its parent. */
 ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
                                                      const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
                            (long)remotes, 0);
 }
 
@@ -1785,14 +1814,16 @@ static long proc_maps_read(const char *path, proc_maps_reader *reader) {
 int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
                             void (*resident)(void *data, uint64_t bytes), void *data) {
   proc_maps_reader reader = {.visit = visit, .resident = resident, .data = data};
-  const long got = proc_maps_read("/proc/self/smaps", &reader);
+  long got = proc_maps_read("/proc/self/smaps", &reader);
+  if (got == 0) got = proc_maps_read("/proc/thread-self/smaps", &reader); /* as for maps */
   return got < 0 ? (int)got : got == 0 ? -ENOENT : 0;
 }
 
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   proc_maps_reader reader = {.visit = visit, .data = data};
   long got = proc_maps_read("/proc/self/maps", &reader);
-  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
+  /* After the first thread has ended by pthread_exit the process seems to have no memory; its other threads show it. Not
+     thread-self alone: qemu-user emulates /proc/self/maps only. */
   if (got == 0) got = proc_maps_read("/proc/thread-self/maps", &reader);
   return got < 0 ? (int)got : 0;
 }
@@ -2012,11 +2043,12 @@ struct onstack_vector {
   uint64_t base, length;
 };
 
-/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
-   child of a raw clone must not read its parent. */
+/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
+   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
+   because the child of a raw clone must not read its parent. */
 ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
                                                      const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
                            (long)remotes, 0);
 }
 
@@ -2463,11 +2495,12 @@ struct onstack_vector {
   uint64_t base, length;
 };
 
-/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
-   child of a raw clone must not read its parent. */
+/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
+   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
+   because the child of a raw clone must not read its parent. */
 ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
                                                      const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
                            (long)remotes, 0);
 }
 
@@ -7903,7 +7936,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy
  * EFAULT, as with process_vm_readv; but write and read are calls that no filter refuses. The last choice, because a
  * descriptor can be lost to the host, against which stands:
  *
- * - One descriptor, open for both directions (through /proc/self/fd). So there is always a reader: never SIGPIPE.
+ * - One descriptor, open for both directions (through /proc/thread-self/fd). So there is always a reader: never SIGPIPE.
  * - A number far above those that open() hands out (it takes the lowest free one): a host that closes all descriptors
  *   and opens its own does not get ours back by chance.
  * - Before each use fstat must still show the pipe that we made, in the process that made it: a descriptor that was
@@ -7941,6 +7974,7 @@ ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[
 
 #endif
 
+#include <errno.h>
 #include <fcntl.h>
 
 #define PIPE_LANES 8u
@@ -8013,13 +8047,20 @@ static int32_t pipe_lowest_number(void) {
   return limit > 2 * PIPE_NUMBERS ? (int32_t)(limit - PIPE_NUMBERS) : 3;
 }
 
-/* Opens the pipe behind `file` once more, for both directions. */
-static long pipe_open_both(int32_t file) {
-  char path[32] = "/proc/self/fd/";
-  uint32_t length = 14, digits = 1;
+/* `path` ends with the directory of descriptors, and has room for a number. */
+static long pipe_open_in(char *path, uint32_t length, int32_t file) {
+  uint32_t digits = 1;
   for (int32_t rest = file; rest >= 10; rest /= 10) digits++;
   for (uint32_t i = digits; i > 0; i--, file /= 10) path[length + i - 1] = (char)('0' + file % 10);
   return onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+}
+
+/* Opens the pipe behind `file` once more, for both directions. The first thread, whose descriptors /proc/self shows, may have
+   ended or may have a table of its own; Linux before 3.17 has no thread-self. */
+static long pipe_open_both(int32_t file) {
+  char calling[32] = "/proc/thread-self/fd/", first[32] = "/proc/self/fd/";
+  const long both = pipe_open_in(calling, 21, file);
+  return both != -ENOENT ? both : pipe_open_in(first, 14, file);
 }
 
 static void pipe_make(pipe_lane *lane) {
@@ -18376,7 +18417,7 @@ int onstack_go_object_sections(const onstack_go_object *object, onstack_go_secti
   onstack_elf_file file;
   char name[32];
   memset(sections, 0, sizeof(*sections));
-  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : "/proc/self/exe");
+  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : onstack_own_executable());
   /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
   const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
   if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
@@ -19046,7 +19087,7 @@ static uint32_t modules_unmoved(const module_list *old, const module_list *fresh
 /* The program itself has no name with the loader. */
 static const char *module_path(const module_entry *entry, bool first, char buffer[4096]) {
   if (entry->name[0] != 0 || !first) return entry->name;
-  ssize_t length = readlink("/proc/self/exe", buffer, 4095);
+  ssize_t length = readlink(onstack_own_executable(), buffer, 4095);
   buffer[length > 0 ? length : 0] = 0;
   return buffer;
 }
@@ -21994,9 +22035,7 @@ static int elf_module_open_path(onstack_elf_file *file, const char *path, const 
 /* The module's own file. The program's link in /proc leads to it even when its name is gone or hidden by a mount. */
 static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
   const onstack_elf_build_id *id = &mapping->build_id;
-  if (mapping->main && elf_module_open_path(file, "/proc/self/exe", id) == 0) return 0;
-  /* Where the first thread has ended before the others. */
-  if (mapping->main && elf_module_open_path(file, "/proc/thread-self/exe", id) == 0) return 0;
+  if (mapping->main && elf_module_open_path(file, onstack_own_executable(), id) == 0) return 0;
   if (onstack_profile_mapping_is_file(mapping)) {
     if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
     int error = elf_module_open_path(file, mapping->path, id);

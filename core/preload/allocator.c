@@ -2,6 +2,7 @@
 #include "preload/allocator.h"
 
 #include "base/loader.h"
+#include "base/own_executable.h"
 #include "preload/allocator_hidden.h"
 
 #include <dlfcn.h>
@@ -116,7 +117,7 @@ static int allocator_add_path(struct dl_phdr_info *info, size_t size, void *data
   if (paths->count == ALLOCATOR_OBJECTS) return 1;
   const bool program = !info->dlpi_name || !info->dlpi_name[0];
   if (program && paths->count > 0) return 0; /* the vdso */
-  char *path = strdup(program ? "/proc/self/exe" : info->dlpi_name);
+  char *path = strdup(program ? onstack_own_executable() : info->dlpi_name);
   if (path) paths->items[paths->count++] = path;
   return 0;
 }

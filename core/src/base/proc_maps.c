@@ -150,14 +150,16 @@ static long proc_maps_read(const char *path, proc_maps_reader *reader) {
 int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
                             void (*resident)(void *data, uint64_t bytes), void *data) {
   proc_maps_reader reader = {.visit = visit, .resident = resident, .data = data};
-  const long got = proc_maps_read("/proc/self/smaps", &reader);
+  long got = proc_maps_read("/proc/self/smaps", &reader);
+  if (got == 0) got = proc_maps_read("/proc/thread-self/smaps", &reader); /* as for maps */
   return got < 0 ? (int)got : got == 0 ? -ENOENT : 0;
 }
 
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   proc_maps_reader reader = {.visit = visit, .data = data};
   long got = proc_maps_read("/proc/self/maps", &reader);
-  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
+  /* After the first thread has ended by pthread_exit the process seems to have no memory; its other threads show it. Not
+     thread-self alone: qemu-user emulates /proc/self/maps only. */
   if (got == 0) got = proc_maps_read("/proc/thread-self/maps", &reader);
   return got < 0 ? (int)got : 0;
 }

@@ -101,11 +101,12 @@ struct onstack_vector {
   uint64_t base, length;
 };
 
-/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
-   child of a raw clone must not read its parent. */
+/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
+   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
+   because the child of a raw clone must not read its parent. */
 ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
                                                      const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
                            (long)remotes, 0);
 }
 

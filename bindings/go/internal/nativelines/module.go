@@ -4,6 +4,7 @@ package nativelines
 
 import (
 	"bufio"
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
@@ -27,14 +28,10 @@ type module struct {
 
 // mapped returns the modules of this process that hold some of the addresses.
 func mapped(addresses []uint64) []*module {
-	text, err := os.Open("/proc/self/maps")
-	if err != nil {
-		return nil
-	}
-	defer text.Close()
-	modules := readMaps(text, addresses)
+	text, directory := ownMaps()
+	modules := readMaps(bytes.NewReader(text), addresses)
 	// The memory is read through the kernel: a library may be unmapped meanwhile.
-	memory, err := os.Open("/proc/self/mem")
+	memory, err := os.Open(directory + "/mem")
 	if err != nil {
 		return modules
 	}
@@ -43,6 +40,18 @@ func mapped(addresses []uint64) []*module {
 		m.readImage(memory)
 	}
 	return modules
+}
+
+// ownMaps returns the kernel's list of this process's mappings, and the directory in /proc that has it. The directory of the
+// process is that of its first thread: in a C program the first thread may have ended before the others, and then it shows no
+// mappings, while those of the other threads do (Linux 3.17).
+func ownMaps() (text []byte, directory string) {
+	for _, directory = range []string{"/proc/self", "/proc/thread-self"} {
+		if text, _ = os.ReadFile(directory + "/maps"); len(text) > 0 {
+			break
+		}
+	}
+	return text, directory
 }
 
 // readMaps returns the modules in the kernel's list of mappings that hold some of the addresses.

@@ -4,6 +4,7 @@ package nativelines
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"os"
 	"sync"
@@ -49,12 +50,8 @@ func firstStamp(file seenFile, now stamp) stamp {
 
 // Note remembers what the mapped files are like. Before the profile whose addresses Find is asked for.
 func Note() {
-	text, err := os.Open("/proc/self/maps")
-	if err != nil {
-		return
-	}
-	defer text.Close()
-	noteMaps(text)
+	text, _ := ownMaps()
+	noteMaps(bytes.NewReader(text))
 }
 
 func noteMaps(text io.Reader) {

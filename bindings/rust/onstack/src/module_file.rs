@@ -58,7 +58,14 @@ fn first_stamp(mapped: &Mapped, now: Stamp) -> Stamp {
 
 /// Remembers what the mapped files are like, before there are samples in them.
 pub(crate) fn note() {
-    note_all(&fs::read("/proc/self/maps").unwrap_or_default());
+    note_all(&own_maps());
+}
+
+/// The kernel's list of this process's mappings. `/proc/self` is the directory of the first thread: in a C program that thread
+/// may have ended before the others, and then the list is empty there, and whole in `/proc/thread-self` (Linux 3.17).
+fn own_maps() -> Vec<u8> {
+    let mut lists = ["/proc/self/maps", "/proc/thread-self/maps"].iter().filter_map(|path| fs::read(path).ok());
+    lists.find(|list| !list.is_empty()).unwrap_or_default()
 }
 
 fn note_all(maps: &[u8]) {
@@ -75,7 +82,7 @@ pub(crate) fn of(module: &Module) -> Option<PathBuf> {
     if module.build_id.is_some() && module.path.is_absolute() {
         return Some(module.path.clone());
     }
-    of_mapped(module, &fs::read("/proc/self/maps").ok()?)
+    of_mapped(module, &own_maps())
 }
 
 fn of_mapped(module: &Module, maps: &[u8]) -> Option<PathBuf> {

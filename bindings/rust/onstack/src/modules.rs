@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void, CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::slice;
+use std::{fs, slice};
 
 use object::elf;
 use object::read::elf::NoteIterator;
@@ -14,8 +14,12 @@ use crate::elf::Header;
 
 type ProgramHeader = libc::Elf64_Phdr;
 
-/// How the executable is called here; right even after its file was replaced.
-const EXECUTABLE: &str = "/proc/self/exe";
+/// The link to the executable's file, which is right even after the file was renamed. `/proc/self` is the directory of the
+/// first thread: in a C program that thread may have ended before the others, and then only the latter link is there.
+fn executable() -> &'static str {
+    let links = ["/proc/self/exe", "/proc/thread-self/exe"];
+    links.into_iter().find(|link| fs::read_link(link).is_ok()).unwrap_or(links[0])
+}
 
 /// A loaded object.
 pub(crate) struct Module {
@@ -38,15 +42,20 @@ pub(crate) fn loaded() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     // SAFETY: the callback fits its data, and the vector outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(copy), (&mut modules as *mut Vec<Module>).cast()) };
+    // The loader has no name for the executable.
+    for module in modules.iter_mut().filter(|module| module.path.as_os_str().is_empty()) {
+        module.path = PathBuf::from(executable());
+    }
     modules
 }
 
 /// Where the code of those loaded objects lies whose file's name contains one of `parts`.
 pub(crate) fn code_of(parts: &[String]) -> Vec<Range<u64>> {
-    let executable = std::env::current_exe().ok();
+    let link = Path::new(executable());
+    let executable = fs::read_link(link).ok();
     let mut code = Vec::new();
     for module in loaded() {
-        let path = if module.path == Path::new(EXECUTABLE) { executable.as_deref() } else { Some(&*module.path) };
+        let path = if module.path == link { executable.as_deref() } else { Some(&*module.path) };
         // The name alone: `libc` means the library, not what lies below some /srv/libc/.
         let name = path.and_then(Path::file_name).map(OsStr::to_string_lossy);
         if name.is_some_and(|name| parts.iter().any(|part| name.contains(part.as_str()))) {
@@ -67,8 +76,6 @@ unsafe extern "C" fn copy(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     let (name, headers) = unsafe {
         (CStr::from_ptr(info.dlpi_name).to_bytes(), slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()))
     };
-    // The loader has no name for the executable.
-    let path = if name.is_empty() { EXECUTABLE.as_bytes() } else { name };
     let bias = info.dlpi_addr;
     let executable = headers
         .iter()
@@ -80,7 +87,7 @@ unsafe extern "C" fn copy(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
         .collect();
     // SAFETY: the headers are those of this object.
     let build_id = unsafe { build_id(bias, headers) };
-    modules.push(Module { path: PathBuf::from(OsStr::from_bytes(path)), bias, build_id, executable });
+    modules.push(Module { path: PathBuf::from(OsStr::from_bytes(name)), bias, build_id, executable });
     0
 }
 
@@ -121,15 +128,15 @@ mod tests {
         let address = this_function_lies_in_the_executable_alone as fn() as usize as u64;
         let holding: Vec<_> = loaded().into_iter().filter(|module| module.contains(address)).collect();
         assert_eq!(holding.len(), 1);
-        assert_eq!(holding[0].path, PathBuf::from(EXECUTABLE));
+        assert_eq!(holding[0].path, PathBuf::from(executable()));
     }
 
     #[test]
     fn the_build_id_is_that_of_the_file() {
         use object::Object;
-        let bytes = std::fs::read(EXECUTABLE).unwrap();
+        let bytes = fs::read(executable()).unwrap();
         let file = object::read::elf::ElfFile::<Header>::parse(&*bytes).unwrap();
-        let executable = loaded().into_iter().find(|module| module.path == Path::new(EXECUTABLE)).unwrap();
+        let executable = loaded().into_iter().find(|module| module.path == Path::new(executable())).unwrap();
         assert_eq!(executable.build_id.as_deref(), file.build_id().unwrap());
     }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock_ns.h"
 #include "base/loader.h"
+#include "base/own_executable.h"
 #include "control/unwind/dwarf.h"
 #include "control/unwind/fde_lookup.h"
 #include "base/process_memory.h"
@@ -229,7 +230,7 @@ static uint32_t modules_unmoved(const module_list *old, const module_list *fresh
 /* The program itself has no name with the loader. */
 static const char *module_path(const module_entry *entry, bool first, char buffer[4096]) {
   if (entry->name[0] != 0 || !first) return entry->name;
-  ssize_t length = readlink("/proc/self/exe", buffer, 4095);
+  ssize_t length = readlink(onstack_own_executable(), buffer, 4095);
   buffer[length > 0 ? length : 0] = 0;
   return buffer;
 }

@@ -4,7 +4,7 @@
  * EFAULT, as with process_vm_readv; but write and read are calls that no filter refuses. The last choice, because a
  * descriptor can be lost to the host, against which stands:
  *
- * - One descriptor, open for both directions (through /proc/self/fd). So there is always a reader: never SIGPIPE.
+ * - One descriptor, open for both directions (through /proc/thread-self/fd). So there is always a reader: never SIGPIPE.
  * - A number far above those that open() hands out (it takes the lowest free one): a host that closes all descriptors
  *   and opens its own does not get ours back by chance.
  * - Before each use fstat must still show the pipe that we made, in the process that made it: a descriptor that was
@@ -24,6 +24,7 @@
 #include "base/sys.h"
 #include "handler/unwind/memory.h"
 
+#include <errno.h>
 #include <fcntl.h>
 
 #define PIPE_LANES 8u
@@ -96,13 +97,20 @@ static int32_t pipe_lowest_number(void) {
   return limit > 2 * PIPE_NUMBERS ? (int32_t)(limit - PIPE_NUMBERS) : 3;
 }
 
-/* Opens the pipe behind `file` once more, for both directions. */
-static long pipe_open_both(int32_t file) {
-  char path[32] = "/proc/self/fd/";
-  uint32_t length = 14, digits = 1;
+/* `path` ends with the directory of descriptors, and has room for a number. */
+static long pipe_open_in(char *path, uint32_t length, int32_t file) {
+  uint32_t digits = 1;
   for (int32_t rest = file; rest >= 10; rest /= 10) digits++;
   for (uint32_t i = digits; i > 0; i--, file /= 10) path[length + i - 1] = (char)('0' + file % 10);
   return onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+}
+
+/* Opens the pipe behind `file` once more, for both directions. The first thread, whose descriptors /proc/self shows, may have
+   ended or may have a table of its own; Linux before 3.17 has no thread-self. */
+static long pipe_open_both(int32_t file) {
+  char calling[32] = "/proc/thread-self/fd/", first[32] = "/proc/self/fd/";
+  const long both = pipe_open_in(calling, 21, file);
+  return both != -ENOENT ? both : pipe_open_in(first, 14, file);
 }
 
 static void pipe_make(pipe_lane *lane) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/elf/elf_module.h"
 
+#include "base/own_executable.h"
 #include "profile/elf/elf_object.h"
 
 #include <errno.h>
@@ -25,9 +26,7 @@ static int elf_module_open_path(onstack_elf_file *file, const char *path, const 
 /* The module's own file. The program's link in /proc leads to it even when its name is gone or hidden by a mount. */
 static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
   const onstack_elf_build_id *id = &mapping->build_id;
-  if (mapping->main && elf_module_open_path(file, "/proc/self/exe", id) == 0) return 0;
-  /* Where the first thread has ended before the others. */
-  if (mapping->main && elf_module_open_path(file, "/proc/thread-self/exe", id) == 0) return 0;
+  if (mapping->main && elf_module_open_path(file, onstack_own_executable(), id) == 0) return 0;
   if (onstack_profile_mapping_is_file(mapping)) {
     if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
     int error = elf_module_open_path(file, mapping->path, id);

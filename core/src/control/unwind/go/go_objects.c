@@ -2,6 +2,7 @@
 #include "control/unwind/go/go_objects.h"
 
 #include "base/elf_file.h"
+#include "base/own_executable.h"
 #include "base/process_memory.h"
 #include "control/unwind/other_objects.h"
 
@@ -47,7 +48,7 @@ int onstack_go_object_sections(const onstack_go_object *object, onstack_go_secti
   onstack_elf_file file;
   char name[32];
   memset(sections, 0, sizeof(*sections));
-  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : "/proc/self/exe");
+  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : onstack_own_executable());
   /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
   const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
   if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
