@@ -14,8 +14,8 @@
 #            looked for: what a handler may touch is kept for ever, on purpose.
 #   tsan     The same objects: what the handler reads and writes is not seen at all. A signal is put off until the next
 #            intercepted call, so ticks come late and few. Ordinary threads against each other are what it looks at.
-#   valgrind One thread runs at a time, timers tick by its own time, and the probe of memory, a system call with an address that
-#            may be unreadable on purpose, is a finding: the profile part (ordinary code) only.
+#   valgrind One thread runs at a time, and timers tick by its own time: the profile part (ordinary code) only. A profiled
+#            program runs under it in tests/core/test_valgrind.c.
 #   go-race  C: cgo compiles it without. Goroutines, the HTTP handler's and the pusher's among them, against each other are
 #            what it looks at.
 #   go-asan  What asan does not see, but leaks of C memory are looked for.
