@@ -5128,7 +5128,8 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
 #define ONSTACK_HANDLER_TICK_KEPT_H
 
 #define ONSTACK_KEPT_STACKS 128u
-/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has. */
+/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has, if
+   its end is known: handler/unwind/memory.h. */
 #define ONSTACK_KEPT_NATIVE 131072u
 #define ONSTACK_KEPT_FIRST 65536u /* from where the thread's stack begins down */
 #define ONSTACK_KEPT_GO 8192u     /* of the goroutine that waits for the native code, from its stack pointer up */
@@ -6119,6 +6120,15 @@ ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onsta
 /* The red zone of x86-64's ABI: registers that an epilogue has popped lie there, and their rules find them still. */
 #define KEPT_RED_ZONE 128u
 
+/*
+ * Bytes of the stack to copy from `low` up. Memory above the end of the thread's stack is another's: the copy would wait there
+ * for ever if this very thread had to bring the page (userfaultfd). The end of a fiber's stack is not known.
+ */
+static ONSTACK_HANDLER uint64_t kept_native_bytes(uint64_t low) {
+  const uint64_t end = onstack_memory_stack_end(low);
+  return end != 0 && end - low < ONSTACK_KEPT_NATIVE ? (end - low) & ~(uint64_t)15 : ONSTACK_KEPT_NATIVE;
+}
+
 /* As much as can be read without a gap. */
 static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
   struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
@@ -6159,7 +6169,7 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
     kept->go.low = kept->go.high = 0;
     kept->first.low = kept->first.high = 0;
     const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
-    kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
+    kept->native = kept_copy(low, kept_native_bytes(low), kept->native_bytes);
     if (kept->native.high == kept->native.low) {
       onstack_kept_release(kept);
       return 0;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Samples of the time before the rules are there: their stacks are kept, and walked when the rules are. */
+#include "handler/tick/kept.h"
 #include "session/start.h"
 #include "support.h"
+
+#include <sys/mman.h>
 
 TestSuite(pending, .init = t_setup);
 
@@ -149,4 +152,30 @@ Test(pending, what_is_not_kept_stays_cut) {
   cr_assert_gt(first.cut, 0);
   cr_assert_eq(first.whole + first.cut, first.samples);
   cr_assert_eq(s.cut, first.cut, "later ones are whole");
+}
+
+#define OWN_STACK ((size_t)256 << 10)
+
+/* Memory of another use lies above the stack, in the same mapping. With a userfaultfd the thread may have to serve it. */
+static void *keep_own_stack(void *kept) {
+  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  const onstack_registers registers = {.pc = (uint64_t)(uintptr_t)keep_own_stack, .sp = here, .fp = here};
+  return onstack_keep(kept, &registers) == 1 ? kept : NULL;
+}
+
+Test(pending, a_kept_stack_ends_where_the_threads_stack_ends) {
+  onstack_kept *kept = mmap(NULL, sizeof(*kept) * ONSTACK_KEPT_STACKS, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  uint8_t *stack = mmap(NULL, OWN_STACK + ONSTACK_KEPT_NATIVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pthread_attr_t attributes;
+  pthread_t thread;
+  void *result;
+  cr_assert(kept != MAP_FAILED && stack != MAP_FAILED);
+  pthread_attr_init(&attributes);
+  cr_assert_eq(pthread_attr_setstack(&attributes, stack, OWN_STACK), 0);
+  cr_assert_eq(pthread_create(&thread, &attributes, keep_own_stack, kept), 0);
+  pthread_join(thread, &result);
+  cr_assert_eq(result, kept, "nothing was kept");
+  cr_assert_gt(kept->native.high, kept->native.low);
+  cr_assert_leq(kept->native.high, (uint64_t)(uintptr_t)stack + OWN_STACK, "the copy goes on above the stack");
 }

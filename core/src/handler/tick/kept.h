@@ -16,7 +16,8 @@
 #include "onstack/onstack.h"
 
 #define ONSTACK_KEPT_STACKS 128u
-/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has. */
+/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has, if
+   its end is known: handler/unwind/memory.h. */
 #define ONSTACK_KEPT_NATIVE 131072u
 #define ONSTACK_KEPT_FIRST 65536u /* from where the thread's stack begins down */
 #define ONSTACK_KEPT_GO 8192u     /* of the goroutine that waits for the native code, from its stack pointer up */
