@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CODE_BYTES 65536
@@ -247,6 +248,24 @@ Test(generated_names, what_a_perf_map_has_two_names_for_is_counted) {
   fclose(file);
   check_between(code, 1000, 1999, "new", 1);
   check_between(code + 0x20, 1000, 1999, "same", 0);
+  unlink(path);
+}
+
+/* An hour older than this process: left by an earlier one with the same id, or written by this one before its clock was set
+   forward. Only in the latter case can the process have the file open. */
+Test(generated_names, a_perf_map_that_is_older_than_the_process_counts_while_it_is_open) {
+  const uint64_t code = code_new();
+  char path[64];
+  snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+  FILE *file = fopen(path, "w");
+  cr_assert_not_null(file);
+  fprintf(file, "%lx 20 compiled\n", (unsigned long)code);
+  fflush(file);
+  const struct timespec times[2] = {{time(NULL) - 3600, 0}, {time(NULL) - 3600, 0}};
+  cr_assert_eq(futimens(fileno(file), times), 0);
+  check_name(code, "compiled");
+  fclose(file);
+  check_no_name(code);
   unlink(path);
 }
 

@@ -13,6 +13,7 @@
 #include "profile/generated/generated.h"
 #include "profile/generated/name_source.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -61,15 +62,36 @@ static bool perf_map_is_of_earlier(const struct stat *status) {
   return age_ns > 0 && written_ns < began_ns - PERF_MAP_STEP_NS;
 }
 
+/* Whether this process has the file open, as a compiler that goes on writing does. Looks into /proc/self/fd because the calling
+   thread may have descriptors of its own. */
+static bool perf_map_is_open_here(const struct stat *status) {
+  DIR *directory = opendir("/proc/self/fd");
+  bool found = false;
+  for (const struct dirent *entry; directory && !found && (entry = readdir(directory));) {
+    struct stat file;
+    found = fstatat(dirfd(directory), entry->d_name, &file, 0) == 0 && file.st_ino == status->st_ino &&
+            file.st_dev == status->st_dev;
+  }
+  if (directory) closedir(directory);
+  return found;
+}
+
+/* A clock that was set forward makes a file of this process look older than the process. An open file is ours all the same. */
+static bool perf_map_is_ours(const struct stat *status) {
+  return S_ISREG(status->st_mode) && status->st_uid == geteuid() &&
+         (!perf_map_is_of_earlier(status) || perf_map_is_open_here(status));
+}
+
 /* The file of this process, and ours; -1: there is none. */
 static int perf_map_open(void) {
   char path[64];
   struct stat status;
   snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+  if (lstat(path, &status) != 0 || !perf_map_is_ours(&status)) return -1;
   const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+  struct stat opened;
   if (file < 0) return -1;
-  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() && !perf_map_is_of_earlier(&status))
-    return file;
+  if (fstat(file, &opened) == 0 && opened.st_ino == status.st_ino && opened.st_dev == status.st_dev) return file;
   close(file);
   return -1;
 }
