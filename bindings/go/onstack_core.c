@@ -10352,10 +10352,12 @@ static bool heap_is_due(uint32_t number, size_t size) {
 
 /*
  * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which
- * has begun since, shows by the number.
+ * has begun since, shows by the number. A child of vfork does not enter: it has its parent's memory, and if it were killed
+ * inside, the session's end would wait for it for ever.
  */
 static bool heap_enter(onstack_source_visit *visit, uint32_t number, onstack_thread *record) {
   onstack_slot *slot = onstack_load_relaxed(&heap.slot);
+  if (onstack_sys_getpid() != onstack_load_relaxed(&heap.pid)) return false;
   if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation), record)) return false;
   if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
   onstack_source_leave(visit);
@@ -10370,17 +10372,10 @@ static void heap_name(uint64_t name[2]) {
 /*
  * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
  * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
- * ended: housekeeping corrects it within a second. A child of vfork has its parent's memory, and an id that is gone soon: it is
- * nobody that one would meet again.
+ * ended: housekeeping corrects it within a second.
  */
 static void heap_meet(onstack_slot *slot, uint32_t number) {
-  const int32_t pid = onstack_load_relaxed(&heap.pid);
   uint64_t name[2];
-  if (onstack_sys_getpid() != pid) {
-    heap_own.record = NULL;
-    heap_own.tid = (uint32_t)pid;
-    return;
-  }
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
