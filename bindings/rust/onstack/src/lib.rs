@@ -25,6 +25,7 @@ pub mod heap;
 pub mod label;
 mod labels;
 mod language;
+mod loader;
 mod losses;
 #[doc(hidden)]
 pub mod merge;

@@ -11,6 +11,7 @@ use object::elf;
 use object::read::elf::NoteIterator;
 
 use crate::elf::Header;
+use crate::loader;
 
 type ProgramHeader = libc::Elf64_Phdr;
 
@@ -41,7 +42,7 @@ impl Module {
 pub(crate) fn loaded() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     // SAFETY: the callback fits its data, and the vector outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(copy), (&mut modules as *mut Vec<Module>).cast()) };
+    unsafe { loader::each(copy, (&mut modules as *mut Vec<Module>).cast()) };
     // The loader has no name for the executable.
     for module in modules.iter_mut().filter(|module| module.path.as_os_str().is_empty()) {
         module.path = PathBuf::from(executable());
