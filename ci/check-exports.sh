@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
 # The shared library exports exactly what ci/onstack.exports lists, the public header declares exactly that, and each has a man page.
+# No exported function of the libraries calls another one by its name.
 # `--write` replaces the list; look at the difference before it is committed: a name that is gone breaks programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,9 +38,27 @@ if [ -n "$unpaged" ]; then
   echo "check-exports: no man page has a line .Nm for:" $unpaged >&2
   status=1
 fi
+# A host's function of the same name comes first, and may call ours (core/preload/next.h). Only memory has to come from the
+# host's malloc, because libc gives some to us and takes some from us; in the object that exports malloc that is no reason.
+exported() { nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u; }
+bound() { readelf -rW "$1" | awk '$3 ~ /^R_/ { sub(/@.*/, "", $5); print $5 }' | LC_ALL=C sort -u; }
+preload=${library%/*}/libonstack-preload.so
+malloc=${library%/lib/*}/obj/heap/malloc.o
+for pair in "$library:$library" "$preload:$preload" "$preload:$malloc"; do
+  exporter=${pair%:*} binder=${pair#*:}
+  if ! [ -e "$exporter" ] || ! [ -e "$binder" ]; then
+    echo "check-exports: skip: $binder is missing: what it binds is not compared with what it exports"
+    continue
+  fi
+  own=$(LC_ALL=C comm -12 <(exported "$exporter") <(bound "$binder"))
+  [ "$binder" = "$preload" ] && own=$(grep -vxE 'malloc|calloc|realloc|free' <<<"$own" || true)
+  if [ -n "$own" ]; then
+    echo "check-exports: $binder calls names that it exports; let the functions share a static one:" $own >&2
+    status=1
+  fi
+done
 # What musl's loader does not find keeps its programs from starting (core/preload/other_libc.c).
 musl=/lib/ld-musl-$(uname -m).so.1
-preload=${library%/*}/libonstack-preload.so
 if ! [ -e "$musl" ] || ! [ -e "$preload" ]; then
   echo "check-exports: skip: $musl or $preload is missing: the preload's names are not compared with musl's"
 else

@@ -67,6 +67,7 @@ if [ "${ONSTACK_DEPS:-}" = hosts ]; then
   want_tool apache2 apache2
   want_tool clang-14 clang-14
   want_tool ffmpeg ffmpeg
+  want_tool erlang-base erl
   want_tool llvm-runtime lli
   ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || packages+=(postgresql)
   ls /usr/lib/apache2/modules/libphp* >/dev/null 2>&1 || packages+=(libapache2-mod-php)

@@ -64,25 +64,28 @@ static int count_corrected(const count_question *asked) {
   return 0;
 }
 
-ONSTACK_PRELOAD_API int fstatat(int directory, const char *path, struct stat *there, int flags) {
-  const count_question asked = {ONSTACK_NEXT_FSTATAT, 0, directory, path, there, flags};
+static int count_stat(onstack_next_name name, int version, int directory, const char *path, struct stat *there, int flags) {
+  const count_question asked = {name, version, directory, path, there, flags};
   return count_corrected(&asked);
+}
+
+ONSTACK_PRELOAD_API int fstatat(int directory, const char *path, struct stat *there, int flags) {
+  return count_stat(ONSTACK_NEXT_FSTATAT, 0, directory, path, there, flags);
 }
 
 /* Other names of the same where both structures are 64 bits wide. Their C names are macros in some libcs. */
 ONSTACK_PRELOAD_API int count_fstatat64(int directory, const char *path, struct stat *there, int flags) __asm__("fstatat64");
 int count_fstatat64(int directory, const char *path, struct stat *there, int flags) {
-  return fstatat(directory, path, there, flags);
+  return count_stat(ONSTACK_NEXT_FSTATAT, 0, directory, path, there, flags);
 }
 
 ONSTACK_PRELOAD_API int __fxstatat(int version, int directory, const char *path, struct stat *there, int flags);
 int __fxstatat(int version, int directory, const char *path, struct stat *there, int flags) {
-  const count_question asked = {ONSTACK_NEXT_FXSTATAT, version, directory, path, there, flags};
-  return count_corrected(&asked);
+  return count_stat(ONSTACK_NEXT_FXSTATAT, version, directory, path, there, flags);
 }
 
 ONSTACK_PRELOAD_API int count_fxstatat64(int version, int directory, const char *path, struct stat *there,
                                          int flags) __asm__("__fxstatat64");
 int count_fxstatat64(int version, int directory, const char *path, struct stat *there, int flags) {
-  return __fxstatat(version, directory, path, there, flags);
+  return count_stat(ONSTACK_NEXT_FXSTATAT, version, directory, path, there, flags);
 }

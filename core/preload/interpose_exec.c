@@ -65,7 +65,7 @@ ONSTACK_PRELOAD_API int execl(const char *path, const char *argument, ...) {
   char **argv = alloca(interpose_count(argument, arguments) * sizeof(*argv));
   interpose_list(argument, &arguments, argv);
   va_end(arguments);
-  return execv(path, argv);
+  return interpose_call(ONSTACK_NEXT_EXECVE, path, argv, environ);
 }
 
 ONSTACK_PRELOAD_API int execlp(const char *file, const char *argument, ...) {
@@ -74,7 +74,7 @@ ONSTACK_PRELOAD_API int execlp(const char *file, const char *argument, ...) {
   char **argv = alloca(interpose_count(argument, arguments) * sizeof(*argv));
   interpose_list(argument, &arguments, argv);
   va_end(arguments);
-  return execvp(file, argv);
+  return interpose_call(ONSTACK_NEXT_EXECVPE, file, argv, environ);
 }
 
 ONSTACK_PRELOAD_API int execle(const char *path, const char *argument, ...) {
@@ -84,7 +84,7 @@ ONSTACK_PRELOAD_API int execle(const char *path, const char *argument, ...) {
   interpose_list(argument, &arguments, argv);
   char *const *envp = va_arg(arguments, char *const *);
   va_end(arguments);
-  return execve(path, argv, envp);
+  return interpose_call(ONSTACK_NEXT_EXECVE, path, argv, envp);
 }
 
 ONSTACK_PRELOAD_API int fexecve(int file, char *const argv[], char *const envp[]) {

@@ -30,15 +30,22 @@ static bool interpose_is_copys(const struct sigaction *action) {
          memcmp(mark, own, ONSTACK_COPY_MARK_BYTES - 1) == 0; /* the last byte is the version */
 }
 
-ONSTACK_PRELOAD_API int sigaction(int signal, const struct sigaction *action, struct sigaction *old) {
+static int interpose_action(int signal, const struct sigaction *action, struct sigaction *old) {
   if (!onstack_host_action_is_ours(signal) || (action && interpose_is_copys(action)))
     return __wrap_sigaction(signal, action, old);
   onstack_host_action_change(action, old);
   return 0;
 }
 
+ONSTACK_PRELOAD_API int sigaction(int signal, const struct sigaction *action, struct sigaction *old) {
+  return interpose_action(signal, action, old);
+}
+
+/* Erlang's virtual machine defines sigaction itself and calls this name for the function below its own. */
 ONSTACK_PRELOAD_API int __sigaction(int signal, const struct sigaction *action, struct sigaction *old);
-int __sigaction(int signal, const struct sigaction *action, struct sigaction *old) { return sigaction(signal, action, old); }
+int __sigaction(int signal, const struct sigaction *action, struct sigaction *old) {
+  return interpose_action(signal, action, old);
+}
 
 static sighandler_t interpose_handler(onstack_next_name name, int signal, sighandler_t handler, int flags) {
   if (!onstack_host_action_is_ours(signal)) {

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The functions that this library puts its own before, as they would be found without it. */
+/*
+ * The functions that this library puts its own before, as they would be found without it.
+ *
+ * An exported function of ours calls no other exported function by name. The name may be bound to a function of the host,
+ * and if that function calls ours, the two call each other until the stack ends. Functions that share work call a static
+ * one. ci/check-exports.sh compares the names that the library exports with those that it binds.
+ */
 #ifndef ONSTACK_PRELOAD_NEXT_H
 #define ONSTACK_PRELOAD_NEXT_H
 

@@ -202,3 +202,23 @@ def gcc():
                            core / "src" / "session" / "session.c", "-o", "out.o"], checker=checker, share=0.3)
     check(objects[0] == objects[1], "the object files differ")
     return told
+
+
+ERLANG = """
+Work = fun(I) -> lists:foldl(fun(N, S) -> (S * 31 + N) rem 1000003 end, I, lists:seq(1, 100000)) end,
+Self = self(),
+[spawn_link(fun() -> Self ! {I, Work(I)} end) || I <- lists:seq(1, 8)],
+[receive {I, S} -> io:format("~p ~p~n", [I, S]) end || I <- lists:seq(1, 8)],
+[io:format("~s", [os:cmd("echo child " ++ integer_to_list(I))]) || I <- lists:seq(1, 3)],
+Port = open_port({spawn, "cat"}, [binary]), Port ! {Self, {command, <<"through">>}},
+receive {Port, {data, Text}} -> io:format("~s~n", [Text]) end,
+Packed = zlib:gzip(binary:copy(<<"onstack ">>, 1000000)), io:format("~p~n", [byte_size(zlib:gunzip(Packed))]),
+timer:sleep(200), os:cmd("kill -TERM " ++ os:getpid()), timer:sleep(infinity).
+"""
+
+
+@host("erlang")
+def erlang():
+    """Its virtual machine defines sigaction itself, and ends in order at SIGTERM."""
+    dated = re.compile(r"^=INFO REPORT.*\n", re.M)
+    return compare("erlang", [need("erl"), "-noshell", "-eval", ERLANG], clean=lambda text: dated.sub("", text), share=0.5)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A host's own handlers for SIGPROF are called as the kernel would have called them, sampled or not."""
+"""A host's own handlers for SIGPROF are called as the kernel would have called them, sampled or not; and hosts that define
+functions that the preload has as well."""
 import os
 import re
 import shutil
 import subprocess
 
-from harness import BUILD, ROOT, SIGNALS, STATUS, Run, Skip, by_itself, case, check, equal, one_line, rarer
+from harness import BUILD, ROOT, SIGNALS, STATUS, Run, Skip, built, by_itself, case, check, equal, one_line, rarer
 
 OPTIONS = dict(ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250")
 
@@ -32,6 +33,16 @@ def a_handler_says_whether_system_calls_restart():
 @rarer
 def system_v_says_the_same_in_other_words():
     as_without("systemv")
+
+
+@case
+def a_host_may_define_a_function_by_another_name_of_it():
+    """The preload's function of that name must not come back to the host's."""
+    host = built("own_names", "own_names.c", "-rdynamic")
+    for kind in ("sigaction", "fstatat", "exec", "realloc", "aligned"):
+        for variables in ({}, OPTIONS):
+            with Run(host, kind, **variables) as run:
+                equal((run.status, run.output, run.errors), (0, "0\n", ""), f"status, output and errors of {kind} with {variables}")
 
 
 @case

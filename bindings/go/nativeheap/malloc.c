@@ -277,11 +277,15 @@ MALLOC_API void *calloc(size_t count, size_t size) {
   return block;
 }
 
-MALLOC_API void free(void *block) {
+/* Exported functions that share work call a static one: their own names may be bound to functions of the host, which may
+   call ours. */
+MALLOC_INLINE void malloc_free(void *block) {
   if (__builtin_expect(((uintptr_t)block & (MALLOC_PAGE - 1)) == 0, 0) && early_has(block)) return;
   malloc_forget(block);
   NEXT(free)(block);
 }
+
+MALLOC_API void free(void *block) { malloc_free(block); }
 
 /* A block of `early` is left where it is. */
 MALLOC_STATIC void *early_move(const void *from, size_t size) {
@@ -291,7 +295,7 @@ MALLOC_STATIC void *early_move(const void *from, size_t size) {
 }
 
 /* One that then fails has lost its sample. */
-MALLOC_API void *realloc(void *from, size_t size) {
+MALLOC_STATIC void *malloc_move(void *from, size_t size) {
   const bool due = malloc_due(size) && (size > 0 || !from);
   malloc_forget(from);
   const uint32_t inside = own.inside;
@@ -302,13 +306,15 @@ MALLOC_API void *realloc(void *from, size_t size) {
   return block;
 }
 
+MALLOC_API void *realloc(void *from, size_t size) { return malloc_move(from, size); }
+
 MALLOC_API void *reallocarray(void *from, size_t count, size_t size) {
   size_t bytes;
   if (__builtin_mul_overflow(count, size, &bytes)) return errno = ENOMEM, NULL;
-  return realloc(from, bytes);
+  return malloc_move(from, bytes);
 }
 
-MALLOC_API int posix_memalign(void **out, size_t alignment, size_t size) {
+MALLOC_STATIC int malloc_posix_aligned(void **out, size_t alignment, size_t size) {
   const bool due = malloc_due(size);
   const uint32_t inside = own.inside;
   own.inside = MALLOC_BACK;
@@ -316,6 +322,10 @@ MALLOC_API int posix_memalign(void **out, size_t alignment, size_t size) {
   own.inside = inside;
   if (due && error == 0) onstack_heap_take(*out, size);
   return error;
+}
+
+MALLOC_API int posix_memalign(void **out, size_t alignment, size_t size) {
+  return malloc_posix_aligned(out, alignment, size);
 }
 
 MALLOC_STATIC void *malloc_aligned(void *(*allocate)(size_t, size_t), size_t alignment, size_t size) {
@@ -334,26 +344,28 @@ MALLOC_API void *aligned_alloc(size_t alignment, size_t size) {
 
 MALLOC_API void *memalign(size_t alignment, size_t size) { return malloc_aligned(NEXT(memalign), alignment, size); }
 
-MALLOC_API void *valloc(size_t size) {
+MALLOC_STATIC void *malloc_pages(size_t size) {
   void *block = NULL;
-  const int error = posix_memalign(&block, (size_t)sysconf(_SC_PAGESIZE), size);
+  const int error = malloc_posix_aligned(&block, (size_t)sysconf(_SC_PAGESIZE), size);
   return error == 0 ? block : (errno = error, NULL);
 }
+
+MALLOC_API void *valloc(size_t size) { return malloc_pages(size); }
 
 MALLOC_API void *pvalloc(size_t size) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   if (size > SIZE_MAX - page) return errno = ENOMEM, NULL;
-  return valloc((size + page - 1) & ~(page - 1));
+  return malloc_pages((size + page - 1) & ~(page - 1));
 }
 
 MALLOC_API void free_sized(void *block, size_t size) {
   (void)size;
-  free(block);
+  malloc_free(block);
 }
 
 MALLOC_API void free_aligned_sized(void *block, size_t alignment, size_t size) {
   (void)alignment, (void)size;
-  free(block);
+  malloc_free(block);
 }
 
 MALLOC_API size_t malloc_usable_size(void *block) {
