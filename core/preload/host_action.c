@@ -124,3 +124,5 @@ void onstack_host_action_forked(void) {
 bool onstack_host_action_is_ours(int signal) {
   return signal == SIGPROF && host.pid != 0 && host.pid == onstack_sys_getpid();
 }
+
+bool onstack_host_action_has_handler(void) { return onstack_dekker_load(&onstack_own_stands_in.has_host); }

@@ -25,6 +25,9 @@ ONSTACK_INTERNAL void onstack_host_action_forked(void);
    memory but not the action: it talks to the kernel). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_host_action_is_ours(int signal);
 
+/* True if the host's own action for SIGPROF is a handler. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_host_action_has_handler(void);
+
 /* sigaction(SIGPROF) on what is kept. Either may be NULL. Signal-safe. */
 ONSTACK_INTERNAL void onstack_host_action_change(const struct sigaction *action, struct sigaction *old);
 

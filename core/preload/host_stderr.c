@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/host_stderr.h"
 
+#include "base/sys.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -48,7 +50,8 @@ bool onstack_host_stderr_write(int file, const char *line, size_t length) {
   sigpending(&pending);
   pthread_sigmask(SIG_BLOCK, &pipe, &old);
   const bool written = stderr_write_all(file, line, length);
-  if (!written && !sigismember(&pending, SIGPIPE)) sigtimedwait(&pipe, NULL, &none);
+  if (!written && !sigismember(&pending, SIGPIPE))
+    onstack_sys_call4(SYS_rt_sigtimedwait, (long)&pipe, 0, (long)&none, sizeof(onstack_kernel_sigset));
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   return written;
 }

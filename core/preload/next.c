@@ -21,6 +21,10 @@ static const char *const next_names[ONSTACK_NEXT_COUNT] = {
     [ONSTACK_NEXT_SIGINTERRUPT] = "siginterrupt",
     [ONSTACK_NEXT_SIGSET] = "sigset",
     [ONSTACK_NEXT_SIGIGNORE] = "sigignore",
+    [ONSTACK_NEXT_SIGWAIT] = "sigwait",
+    [ONSTACK_NEXT_SIGWAITINFO] = "sigwaitinfo",
+    [ONSTACK_NEXT_SIGTIMEDWAIT] = "sigtimedwait",
+    [ONSTACK_NEXT_SIGNALFD] = "signalfd",
     [ONSTACK_NEXT_FSTATAT] = "fstatat",
     [ONSTACK_NEXT_FXSTATAT] = "__fxstatat",
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A host with handlers of its own for SIGPROF, which it checks by what the kernel promises: the stack that it asked for,
- * and system calls that restart or not; or one that lets no signal through. Usage: signals stack|restart|systemv|blocked|small.
- * Exit status 3 when all is as without a profiler.
+ * and system calls that restart or not; or one that waits for signals, or lets none through.
+ * Usage: signals stack|restart|systemv|waits|blocked|small. Exit status 3 when all is as without a profiler.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -164,6 +165,43 @@ static int test_systemv(void) {
   return STATUS;
 }
 
+/* Takes a signal of the set by one of the calls that do. Returns its number, or 0. */
+static int take_signal(const sigset_t *set, int how) {
+  struct timespec limit = {10, 0};
+  struct signalfd_siginfo info;
+  siginfo_t other;
+  int signal = 0, file;
+  if (how == 0) return sigwait(set, &signal) == 0 ? signal : 0;
+  if (how == 1) return sigwaitinfo(set, &other);
+  if (how == 2) return sigtimedwait(set, &other, &limit);
+  file = signalfd(-1, set, 0);
+  if (read(file, &info, sizeof(info)) == sizeof(info)) signal = (int)info.ssi_signo;
+  close(file);
+  return signal;
+}
+
+/* A server that blocks all signals and waits for them. Of those that are pending the kernel gives the lowest number first. */
+static int test_waits(void) {
+  sigset_t every, one;
+  sigfillset(&every);
+  sigemptyset(&one);
+  sigaddset(&one, SIGPROF);
+  sigprocmask(SIG_SETMASK, &every, NULL);
+  work(0.6); /* a session begins later where no tick can ask for it */
+  for (int how = 0; how < 4; how++) {
+    work(0.1);
+    kill(getpid(), SIGRTMIN);
+    if (take_signal(&every, how) != SIGRTMIN) return 91 + how;
+    kill(getpid(), SIGPROF); /* a host that waits for nothing else */
+    if (take_signal(&one, how) != SIGPROF) return 101 + how;
+    signal(SIGPROF, small_handler); /* one that uses it */
+    kill(getpid(), SIGPROF);
+    if (take_signal(&every, how) != SIGPROF) return 111 + how;
+    signal(SIGPROF, SIG_DFL);
+  }
+  return STATUS;
+}
+
 /* Nothing can be sampled here. */
 static int test_blocked(void) {
   sigset_t every;
@@ -186,6 +224,7 @@ int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "stack") == 0) return test_stack();
   if (argc == 2 && strcmp(argv[1], "restart") == 0) return test_restart();
   if (argc == 2 && strcmp(argv[1], "systemv") == 0) return test_systemv();
+  if (argc == 2 && strcmp(argv[1], "waits") == 0) return test_waits();
   if (argc == 2 && strcmp(argv[1], "blocked") == 0) return test_blocked();
   if (argc == 2 && strcmp(argv[1], "small") == 0) return test_small();
   return 99;

@@ -36,6 +36,15 @@ def system_v_says_the_same_in_other_words():
 
 
 @case
+def a_host_that_waits_for_all_signals_gets_no_tick():
+    with Run(SIGNALS, "waits") as run:
+        equal((run.status, run.errors), (STATUS, ""), "status and errors without a profile")
+    with Run(SIGNALS, "waits", **OPTIONS) as run:
+        equal(run.status, STATUS, "status while sampled")
+        one_line(run, "no samples", "block the profiling signal")  # the ticks were there
+
+
+@case
 def a_host_may_define_a_function_by_another_name_of_it():
     """The preload's function of that name must not come back to the host's."""
     host = built("own_names", "own_names.c", "-rdynamic")
