@@ -13,6 +13,7 @@
 #include "preload/guard.h"
 #include "preload/host_action.h"
 #include "preload/host_kind.h"
+#include "preload/interpose_thread.h"
 #include "preload/keeper.h"
 #include "preload/next.h"
 #include "preload/complain.h"
@@ -170,6 +171,7 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
   if (onstack_environment_read(settings) && settings->wanted && lifecycle_listen_all(settings)) {
     lifecycle_owner = onstack_sys_getpid();
     if (settings->profile[0]) onstack_host_action_begin();
+    if (settings->profile[0] && settings->clock <= ONSTACK_CLOCK_CPU) onstack_new_threads_take_ticks();
     pthread_atfork(lifecycle_before_fork, onstack_loader_forked, lifecycle_fork_child);
     at_quick_exit(lifecycle_quick_exit);
     lifecycle_first_made = pthread_key_create(&lifecycle_first, lifecycle_first_ends) == 0;

@@ -25,6 +25,7 @@ static const char *const next_names[ONSTACK_NEXT_COUNT] = {
     [ONSTACK_NEXT_SIGWAITINFO] = "sigwaitinfo",
     [ONSTACK_NEXT_SIGTIMEDWAIT] = "sigtimedwait",
     [ONSTACK_NEXT_SIGNALFD] = "signalfd",
+    [ONSTACK_NEXT_PTHREAD_CREATE] = "pthread_create",
     [ONSTACK_NEXT_FSTATAT] = "fstatat",
     [ONSTACK_NEXT_FXSTATAT] = "__fxstatat",
 };

@@ -16,7 +16,7 @@ $(BUILD)/lib/libonstack-preload.so: $(PRELOAD_OBJECTS) $(BUILD)/lib/libonstack.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libonstack-preload.so -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs \
-		-Wl,--wrap=sigaction \
+		-Wl,--wrap=sigaction -Wl,--wrap=pthread_create \
 		-Wl,--version-script=core/preload/preload.map $(PRELOAD_OBJECTS) $(BUILD)/lib/libonstack.a -o $@ $(SYSTEM_LIBS)
 
 # compress.o has all of zlib that is used in it. Whether zlib is there, is for this compiler's libc and fits into a shared

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLING_WORTH 5u     /* ticks */
+#define SAMPLING_WORTH 5u /* ticks */
+#define SAMPLING_WORTH_NS 250000000u
 #define SAMPLING_DENSE 65536u /* bytes; with fewer, more stacks wait for rules to be derived than are kept meanwhile */
 #define SAMPLING_AGAIN_NS 10000000
 
@@ -199,12 +200,25 @@ int onstack_sampling_tell(const onstack_environment *settings) {
   return onstack_status_write(settings->status, sampling.session, sampling.before, !sampling.on);
 }
 
-/* Why a program that ran for a while has no samples; less than that is no loss worth a line. */
-static void sampling_complain_of_nothing(const onstack_stats *stats) {
-  if (stats->dropped_no_stack >= SAMPLING_WORTH && stats->dropped_no_stack >= stats->blocked)
-    onstack_complain("no samples: %" PRIu64 " %s", stats->dropped_no_stack, onstack_advice("dropped_no_stack"));
-  else if (stats->blocked >= SAMPLING_WORTH)
-    onstack_complain("no samples: %" PRIu64 " %s", stats->blocked, onstack_advice("blocked"));
+/* Why most of the CPU time of a program that ran for a while has no sample. Less than that is no loss worth a line. */
+static void sampling_complain_of_ticks(const onstack_stats *stats) {
+  const bool blocked = stats->blocked > stats->dropped_no_stack;
+  const uint64_t ticks = blocked ? stats->blocked : stats->dropped_no_stack;
+  const char *advice = onstack_advice(blocked ? "blocked" : "dropped_no_stack");
+  const uint64_t sampled_ns = stats->recorded * stats->period_ns, used_ns = stats->cpu_ns;
+  if (stats->samples == 0 && ticks >= SAMPLING_WORTH) {
+    onstack_complain("no samples: %" PRIu64 " %s", ticks, advice);
+    return;
+  }
+  if (used_ns < 2 * sampled_ns + SAMPLING_WORTH_NS) return;
+  const uint64_t missing_ns = used_ns - sampled_ns, missing_ms = missing_ns / 1000000, used_ms = used_ns / 1000000;
+  if (ticks * stats->period_ns > missing_ns / 2)
+    onstack_complain("%" PRIu64 " of %" PRIu64 " ms of CPU time have no sample: %" PRIu64 " %s", missing_ms, used_ms, ticks,
+                     advice);
+  else
+    onstack_complain("%" PRIu64 " of %" PRIu64 " ms of CPU time have no sample: the counters in the profile "
+                     "(onstack.stats) say what was lost; threads that end before a tick are in none",
+                     missing_ms, used_ms);
 }
 
 /* What the profile had no memory for is missing in it, and whole profiles look the same; so do empty ones. */
@@ -214,8 +228,8 @@ static void sampling_complain_of_loss(void) {
   if (stats.dropped_sink > 0)
     onstack_complain("%" PRIu64 " of %" PRIu64 " samples are not in the profile: %s", stats.dropped_sink, stats.samples,
                      strerror(ENOMEM));
-  else if (stats.samples == 0)
-    sampling_complain_of_nothing(&stats);
+  else
+    sampling_complain_of_ticks(&stats);
 }
 
 /* Who asked for spans and has none should not look for them in the profile. */

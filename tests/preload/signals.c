@@ -2,7 +2,7 @@
 /*
  * A host with handlers of its own for SIGPROF, which it checks by what the kernel promises: the stack that it asked for,
  * and system calls that restart or not; or one that waits for signals, or lets none through.
- * Usage: signals stack|restart|systemv|waits|blocked|small. Exit status 3 when all is as without a profiler.
+ * Usage: signals stack|restart|systemv|waits|created|blocked|mostly|small. Exit status 3 when all is as without a profiler.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -202,11 +202,54 @@ static int test_waits(void) {
   return STATUS;
 }
 
+static sigset_t created_mask;
+
+__attribute__((noinline)) static void created_work(void) { work(0.5); }
+
+static void *created_main(void *worker) {
+  pthread_sigmask(SIG_SETMASK, NULL, &created_mask);
+  if (worker) created_work();
+  return NULL;
+}
+
+/* Whether SIGPROF is open in a thread that is made with every signal blocked. The others have to be as they were. */
+static int created_is_open(void *worker) {
+  pthread_t thread;
+  sigset_t mask;
+  if (pthread_create(&thread, NULL, created_main, worker) != 0) exit(95);
+  pthread_join(thread, NULL);
+  pthread_sigmask(SIG_SETMASK, NULL, &mask);
+  if (!sigismember(&mask, SIGPROF)) exit(91);
+  for (int signal = 1; signal < 32; signal++)
+    if (signal != SIGPROF && sigismember(&mask, signal) != sigismember(&created_mask, signal)) exit(92);
+  return !sigismember(&created_mask, SIGPROF);
+}
+
+/* A host that blocks all signals while it makes its threads. Prints whether SIGPROF is open in them. */
+static int test_created(void) {
+  sigset_t every;
+  const char answer[] = "01";
+  sigfillset(&every);
+  sigprocmask(SIG_SETMASK, &every, NULL);
+  const int open = created_is_open(&every);
+  signal(SIGPROF, small_handler);
+  if (created_is_open(NULL)) return 93;
+  return write(1, answer + open, 1) == 1 ? STATUS : 94;
+}
+
 /* Nothing can be sampled here. */
 static int test_blocked(void) {
   sigset_t every;
   sigfillset(&every);
   sigprocmask(SIG_SETMASK, &every, NULL);
+  work(0.5);
+  return STATUS;
+}
+
+/* The smaller part can be sampled here. */
+static int test_mostly(void) {
+  work(0.3);
+  test_blocked();
   work(0.5);
   return STATUS;
 }
@@ -225,7 +268,9 @@ int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "restart") == 0) return test_restart();
   if (argc == 2 && strcmp(argv[1], "systemv") == 0) return test_systemv();
   if (argc == 2 && strcmp(argv[1], "waits") == 0) return test_waits();
+  if (argc == 2 && strcmp(argv[1], "created") == 0) return test_created();
   if (argc == 2 && strcmp(argv[1], "blocked") == 0) return test_blocked();
+  if (argc == 2 && strcmp(argv[1], "mostly") == 0) return test_mostly();
   if (argc == 2 && strcmp(argv[1], "small") == 0) return test_small();
   return 99;
 }

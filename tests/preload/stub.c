@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Preloaded before the library, it stands between that and libc:
+ * Preloaded after the library, it stands between that and libc:
  *   STUB_THREADS=n   the keeper's first n calls of pthread_create fail with EAGAIN, as while another thread is in exec
  *   STUB_KILL=1      the keeper's first write is the end of the process, by SIGKILL
  */

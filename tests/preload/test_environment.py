@@ -115,7 +115,7 @@ def the_rate_is_what_was_asked_for():
 @case
 def a_thread_that_cannot_be_made_now_is_made_later():
     """As in a process that executes another program: there is nothing to be told when that ends this one."""
-    under = dict(LD_PRELOAD=f"{STUB} {LIBRARY}")
+    under = dict(LD_PRELOAD=f"{LIBRARY} {STUB}")
     with program(WORK, "exit", STUB_THREADS="8", **under) as run:
         equal((run.status, run.errors), (STATUS, ""), "status and errors")
         check(run.profile().seconds("program_parent_work") > 0, "it was never sampled")

@@ -174,5 +174,5 @@ def who_is_killed_while_writing_leaves_nothing_half_written():
         os.close(os.open(OUT, os.O_TMPFILE | os.O_WRONLY, 0o600))
     except OSError as error:
         raise Skip(f"no files without a name in {OUT}: {error}") from error
-    with program(WORK, "exit", LD_PRELOAD=f"{STUB} {LIBRARY}", STUB_KILL="1") as run:
+    with program(WORK, "exit", LD_PRELOAD=f"{LIBRARY} {STUB}", STUB_KILL="1") as run:
         equal((run.status, run.names), (-9, []), "status and files")

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from harness import BUILD, ROOT, SIGNALS, STATUS, Run, Skip, built, by_itself, case, check, equal, one_line, rarer
+from harness import BUILD, ROOT, SIGNALS, STATUS, Run, Skip, about, built, by_itself, case, check, equal, one_line, rarer
 
 OPTIONS = dict(ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250")
 
@@ -45,6 +45,16 @@ def a_host_that_waits_for_all_signals_gets_no_tick():
 
 
 @case
+def threads_that_are_made_with_all_signals_blocked_are_sampled():
+    for variables, open in (({}, "0"), (OPTIONS, "1"), (dict(OPTIONS, ONSTACK_CLOCK="wall"), "0")):
+        with Run(SIGNALS, "created", **variables) as run:
+            equal((run.status, run.output, run.errors), (STATUS, open, ""), f"status, output and errors with {variables}")
+            if open == "1":
+                worked = sum(ns for _, ns, stack in run.profile().samples if "created_work" in stack) / 1e9
+                about(worked, 0.5, "CPU time of the thread")
+
+
+@case
 def a_host_may_define_a_function_by_another_name_of_it():
     """The preload's function of that name must not come back to the host's."""
     host = built("own_names", "own_names.c", "-rdynamic")
@@ -61,6 +71,14 @@ def why_there_are_no_samples_is_said_in_one_line():
             with Run(SIGNALS, kind, **dict(OPTIONS, ONSTACK_PROFILE=name)) as run:
                 equal((run.status, run.names), (STATUS, files), f"status and files of {kind}")
                 one_line(run, "no samples", *words)
+
+
+@case
+def why_most_of_the_time_has_no_samples_is_said_in_one_line():
+    with Run(SIGNALS, "mostly", **OPTIONS) as run:
+        equal(run.status, STATUS, "status")
+        check(run.profile().samples, "the first part has samples")
+        one_line(run, "of CPU time have no sample", "block the profiling signal", "pthread_sigmask")
 
 
 def pprof_crate():

@@ -72,7 +72,7 @@ mod carried {
         let mut command = cc::Build::new().opt_level(2).pic(true).cargo_metadata(false).get_compiler().to_command();
         command
             .args(["-shared", "-Wl,-soname,libonstack-preload.so", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,defs"])
-            .args(["-Wl,--wrap=sigaction", "-Wl,--strip-debug"])
+            .args(["-Wl,--wrap=sigaction", "-Wl,--wrap=pthread_create", "-Wl,--strip-debug"])
             .arg(format!("-Wl,--version-script={}", names.display()))
             .args(objects)
             .arg("-o")
