@@ -227,6 +227,13 @@ static void environment_empty(const char *name, const char *filled, bool marked)
   value[0] = 0;
 }
 
+static bool environment_read_on_stack(onstack_environment *settings) {
+  const char *value = environment_get("ONSTACK_ON_STACK");
+  settings->on_stack = !value || strcmp(value, "1") == 0;
+  if (settings->on_stack || strcmp(value, "0") == 0) return true;
+  return environment_complain("ONSTACK_ON_STACK", value, "give 0 to leave alternate signal stacks alone, or 1");
+}
+
 /* All that is about profiles. */
 static bool environment_read_sampling(onstack_environment *settings, const char *name, const char *value) {
   return environment_read_profile(settings, name, value) && environment_read_fork(settings) &&
@@ -252,7 +259,8 @@ bool onstack_environment_read(onstack_environment *settings) {
   if (!value && !environment_get("ONSTACK_DUMP_SIGNAL")) return true;
   onstack_host_stderr_remember();
   settings->follow = true;
-  bool good = (!value || environment_read_sampling(settings, name, value)) && environment_read_signals(settings);
+  bool good = (!value || environment_read_sampling(settings, name, value)) && environment_read_signals(settings) &&
+              environment_read_on_stack(settings);
   settings->wanted = good;
   settings->kept_out = !settings->follow || !good; /* children would only repeat the complaint */
   if (settings->kept_out) {

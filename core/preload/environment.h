@@ -28,6 +28,7 @@ typedef struct onstack_environment {
   bool interpreters;                   /* frames of interpreted languages */
   bool timeline;                       /* times of samples */
   bool spans;                          /* of OpenTelemetry, that threads are in */
+  bool on_stack;                       /* handlers run on alternate signal stacks */
   onstack_clock clock;                 /* 0: the library's default */
   onstack_kind kind;                   /* of an empty profile; 0: CPU time */
   char tables[ONSTACK_NEW_FILE_NAME];  /* a directory; "": none */

@@ -102,9 +102,10 @@ static void host_handler(int signal, siginfo_t *info, void *context) {
   onstack_action_call(&owner, signal, info, context);
 }
 
-void onstack_host_action_begin(void) {
+void onstack_host_action_begin(bool on_stack) {
   host_sigaction next = (host_sigaction)onstack_next(ONSTACK_NEXT_SIGACTION);
-  struct sigaction ours = {.sa_sigaction = host_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+  struct sigaction ours = {.sa_sigaction = host_handler, .sa_flags = SA_SIGINFO | SA_RESTART};
+  if (on_stack) ours.sa_flags |= SA_ONSTACK;
   sigfillset(&ours.sa_mask); /* the host's own is set for its handler alone */
   if (!next || next(SIGPROF, &ours, &host.now.action) != 0) return;
   onstack_own_stands_in.handler = (uint64_t)(uintptr_t)host_handler;

@@ -15,8 +15,8 @@
 
 #include <signal.h>
 
-/* Takes the kernel's action over. In the constructor, where a profile is wanted. */
-ONSTACK_INTERNAL void onstack_host_action_begin(void);
+/* Takes the kernel's action over. `on_stack`: with SA_ONSTACK. In the constructor, where a profile is wanted. */
+ONSTACK_INTERNAL void onstack_host_action_begin(bool on_stack);
 
 /* The child of a fork has an action of its own, with the same value. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_host_action_forked(void);

@@ -43,7 +43,8 @@ static void lifecycle_on_signal(int signal) {
 
 /* `ignored`: a signal that is ignored may be taken, as a shell without job control lets its background jobs ignore SIGQUIT. */
 static bool lifecycle_listen(const char *name, int signal, bool ignored, sighandler_t *before) {
-  struct sigaction action = {.sa_handler = lifecycle_on_signal, .sa_flags = SA_RESTART | SA_ONSTACK}, now;
+  struct sigaction action = {.sa_handler = lifecycle_on_signal, .sa_flags = SA_RESTART}, now;
+  if (lifecycle_settings.on_stack) action.sa_flags |= SA_ONSTACK;
   sigfillset(&action.sa_mask);
   if (signal == 0) return true;
   if (sigaction(signal, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || (ignored && now.sa_handler == SIG_IGN)) &&
@@ -156,6 +157,7 @@ void onstack_lifecycle_failed_exec(char *const given[], char *const made[]) {
 static bool lifecycle_begins_small(const onstack_environment *settings) {
   onstack_options options;
   if (settings->toggle || settings->spans || !settings->profile[0] || !onstack_host_action_is_ours(SIGPROF)) return false;
+  if (!settings->on_stack) return false; /* only a session finds out whether a Go runtime needs it */
   if (onstack_host_needs_session()) return false;
   onstack_sampling_options(settings, &options);
   return onstack_first_ticks_alone(&options) &&
@@ -170,7 +172,7 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
   onstack_next_find();
   if (onstack_environment_read(settings) && settings->wanted && lifecycle_listen_all(settings)) {
     lifecycle_owner = onstack_sys_getpid();
-    if (settings->profile[0]) onstack_host_action_begin();
+    if (settings->profile[0]) onstack_host_action_begin(settings->on_stack);
     if (settings->profile[0] && settings->clock <= ONSTACK_CLOCK_CPU) onstack_new_threads_take_ticks();
     pthread_atfork(lifecycle_before_fork, onstack_loader_forked, lifecycle_fork_child);
     at_quick_exit(lifecycle_quick_exit);

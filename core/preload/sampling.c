@@ -45,7 +45,11 @@ static const char *sampling_text(int code) { return code > -4096 ? strerror(-cod
 
 static void sampling_complain(const onstack_environment *settings, int code) {
   const char *text = sampling_text(code);
-  if (code == ONSTACK_E_UNWINDER)
+  if (code == ONSTACK_E_OPTIONS && !settings->on_stack) /* all others are checked when they are read */
+    onstack_complain(
+        "ONSTACK_ON_STACK=0: a Go runtime is in the process, which needs alternate signal stacks; this process is "
+        "not profiled");
+  else if (code == ONSTACK_E_UNWINDER)
     onstack_complain("ONSTACK_UNWINDER=%s: %s; this process is not profiled", settings->unwinder, text);
   else
     onstack_complain("cannot start: %s; this process is not profiled", text);
@@ -93,6 +97,7 @@ void onstack_sampling_options(const onstack_environment *settings, onstack_optio
   onstack_options_init(options, sizeof(*options));
   options->frequency = settings->frequency;
   options->clock = settings->clock;
+  options->on_stack = settings->on_stack ? ONSTACK_ON : ONSTACK_OFF;
   options->interpreters = settings->interpreters ? ONSTACK_ON : ONSTACK_OFF;
   options->heap_interval = settings->heap_interval;
   options->unwinder = settings->unwinder[0] ? settings->unwinder : NULL;

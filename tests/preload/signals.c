@@ -2,7 +2,8 @@
 /*
  * A host with handlers of its own for SIGPROF, which it checks by what the kernel promises: the stack that it asked for,
  * and system calls that restart or not; or one that waits for signals, or lets none through.
- * Usage: signals stack|restart|systemv|waits|created|blocked|mostly|small. Exit status 3 when all is as without a profiler.
+ * Usage: signals stack|restart|systemv|waits|created|blocked|mostly|small|stale.
+ * Exit status 3 when all is as without a profiler.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -262,6 +264,23 @@ static int test_small(void) {
   return STATUS;
 }
 
+static void *stale_main(void *argument) {
+  char *stack = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  stack_t alternate_stack = {.ss_sp = stack, .ss_size = 65536};
+  if (stack == MAP_FAILED || sigaltstack(&alternate_stack, NULL) != 0) exit(90);
+  munmap(stack, 65536);
+  work(0.5);
+  return argument;
+}
+
+/* A thread that unmaps its alternate stack and does not disable it: harmless while no signal uses it. */
+static int test_stale(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, stale_main, NULL) != 0) return 95;
+  pthread_join(thread, NULL);
+  return STATUS;
+}
+
 int main(int argc, char **argv) {
   alarm(40); /* a read that nothing ends */
   if (argc == 2 && strcmp(argv[1], "stack") == 0) return test_stack();
@@ -272,5 +291,6 @@ int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "blocked") == 0) return test_blocked();
   if (argc == 2 && strcmp(argv[1], "mostly") == 0) return test_mostly();
   if (argc == 2 && strcmp(argv[1], "small") == 0) return test_small();
+  if (argc == 2 && strcmp(argv[1], "stale") == 0) return test_stale();
   return 99;
 }

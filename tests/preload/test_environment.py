@@ -26,6 +26,7 @@ def wrong_values_are_named():
         (dict(ONSTACK_PROFILE="x" * 5000), "ONSTACK_PROFILE=xxx", "too long"),
         (dict(ONSTACK_TIMELINE="yes"), "ONSTACK_TIMELINE=yes", "give 1"),
         (dict(ONSTACK_TIMELINE="1", ONSTACK_HEAP="1"), "ONSTACK_TIMELINE=1", "heap profile"),
+        (dict(ONSTACK_ON_STACK="off"), "ONSTACK_ON_STACK=off", "give 0"),
         (dict(CPUPROFILESIGNAL="9"), "CPUPROFILESIGNAL=9", "signal"),
     ]
     for variables, name, advice in wrong:

@@ -6,7 +6,8 @@ import re
 import shutil
 import subprocess
 
-from harness import BUILD, ROOT, SIGNALS, STATUS, Run, Skip, about, built, by_itself, case, check, equal, one_line, rarer
+from harness import (BUILD, OUT, ROOT, SIGNALS, STATUS, Missing, Run, Skip, TooLittle, about, built, by_itself, case, check, equal,
+                     one_line, rarer)
 
 OPTIONS = dict(ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250")
 
@@ -62,6 +63,36 @@ def a_host_may_define_a_function_by_another_name_of_it():
         for variables in ({}, OPTIONS):
             with Run(host, kind, **variables) as run:
                 equal((run.status, run.output, run.errors), (0, "0\n", ""), f"status, output and errors of {kind} with {variables}")
+
+
+@case
+def an_alternate_stack_that_is_gone_is_not_used_where_all_are_left_alone():
+    with Run(SIGNALS, "stale", ONSTACK_ON_STACK="0", **OPTIONS) as run:
+        equal((run.status, run.errors), (STATUS, ""), "status and errors")
+        about(run.profile().seconds(), 0.5, "CPU time")
+
+
+GO = """
+package main
+
+import "C"
+import "time"
+
+func main() { time.Sleep(500 * time.Millisecond); println("runs") }
+"""
+
+
+@rarer
+def a_go_runtime_refuses_to_leave_alternate_stacks_alone():
+    if not shutil.which("go"):
+        raise Missing("go is not installed")
+    (OUT / "go_host.go").write_text(GO)
+    subprocess.run(["go", "build", "-o", OUT / "go_host", OUT / "go_host.go"], check=True)
+    with Run(OUT / "go_host", ONSTACK_ON_STACK="0", **OPTIONS) as run:
+        equal(run.status, 0, "status")
+        check("runs" in run.errors, f"the program's own line: {run.errors}")
+        if "onstack: ONSTACK_ON_STACK=0: a Go runtime" not in run.errors:
+            raise TooLittle(f"no line of ours: {run.errors}")  # Go ends without a word, perhaps before the session begins
 
 
 @case

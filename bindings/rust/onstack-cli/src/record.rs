@@ -74,6 +74,10 @@ pub struct Arguments {
     /// Native frames alone: no functions of Python or PHP in the place of their interpreter's
     #[arg(long)]
     native: bool,
+    /// Leave alternate signal stacks (sigaltstack) alone: the handler runs on the stack that it interrupts. For programs that
+    /// free an alternate stack and go on; refused where a Go runtime is in the program
+    #[arg(long)]
+    no_alternate_stack: bool,
     /// Keep unwind tables of large libraries in this directory, which only you or root may write, for the next start
     #[arg(long, value_name = "DIRECTORY", env = "ONSTACK_TABLES")]
     tables: Option<PathBuf>,
@@ -145,6 +149,7 @@ fn source(arguments: &Arguments, command: &mut Command) {
     command.env("ONSTACK_TIMELINE", if arguments.timeline || arguments.format.needs_times() { "1" } else { "0" });
     command.env("ONSTACK_SPANS", if arguments.spans { "1" } else { "0" });
     command.env("ONSTACK_INTERPRETERS", if arguments.native { "0" } else { "1" });
+    command.env("ONSTACK_ON_STACK", if arguments.no_alternate_stack { "0" } else { "1" });
     match &arguments.tables {
         Some(directory) => command.env("ONSTACK_TABLES", directory),
         None => command.env_remove("ONSTACK_TABLES"),

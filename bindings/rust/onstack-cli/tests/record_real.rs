@@ -18,6 +18,7 @@ fn burner() -> PathBuf {
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,6 +38,11 @@ int main(int count, char **words) {
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
+  }
+  if (!strcmp(how, "unmaps")) {
+    stack_t stack = {mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 0, 65536};
+    sigaltstack(&stack, NULL);
+    munmap(stack.ss_sp, 65536);
   }
   if (!strcmp(how, "thread")) {
     pthread_t thread;
@@ -150,6 +156,17 @@ fn a_program_that_blocks_the_signal_is_not_said_to_have_done_nothing() {
     assert_ne!(summary.counters["blocked"], "0", "{summary}");
     assert!(said.contains("no samples") && said.contains("block"), "{said}");
     assert!(!said.contains("less CPU time"), "{said}");
+}
+
+#[test]
+fn an_alternate_stack_that_is_gone_can_be_left_alone() {
+    let Some(library) = library() else { return };
+    let (output, program) = (place("unmaps.pb.gz"), burner());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    command.args(["record", "--no-alternate-stack", "-o"]).arg(&output).arg("--preload").arg(&library);
+    let ended = command.arg("--").arg(&program).arg("unmaps").output().expect("the command");
+    assert_eq!(ended.status.code(), Some(3), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(read(&output).summary().total > 0);
 }
 
 #[test]
