@@ -127,7 +127,7 @@ regressions: deps lib ## how often `onstack diff --fail-above` finds a slowdown 
 	@ONSTACK=$(CARGO_TARGET_DIR)/debug/onstack tests/regressions/run.py
 
 .PHONY: stress
-stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, Erlang, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload, under profiles of CPU time, heap and real time; librdkafka, wazero and DuckDB under Go (half an hour)
+stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, Erlang, polars, chromium, redis, nginx, PHP, Apache, a sigwait server, PostgreSQL with and without the preload, under profiles of CPU time, heap and real time; librdkafka, wazero and DuckDB under Go (half an hour)
 	@ONSTACK_DEPS=hosts ci/deps.sh
 	@tests/preload/hosts.py
 	@tests/preload/hosts.py --heap

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Servers that fork: each must answer every request, whatever is done to it meanwhile, and end as without the preload."""
+"""Servers that fork, or wait for signals: each must answer every request, whatever is done to it meanwhile, and end as without the preload."""
 import concurrent.futures
 import grp
 import os
@@ -169,6 +169,16 @@ DirectoryIndex index.php
 """
 
 
+def apache_place(directory):
+    """Makes room for the pages and the log. Returns whom the children run as."""
+    (directory / "www").mkdir(exist_ok=True)
+    for path in (directory, directory / "www"):
+        os.chmod(path, 0o777)
+    (directory / "apache.log").unlink(missing_ok=True)
+    user = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+    return user, grp.getgrgid(pwd.getpwnam(user).pw_gid).gr_name
+
+
 @host("apache")
 def apache():
     """Prefork with PHP inside; children end after 50 requests, and all of them at a graceful restart."""
@@ -179,14 +189,9 @@ def apache():
 
     def serve(directory, preload):
         port = free_port()
-        (directory / "www").mkdir(exist_ok=True)
+        user, group = apache_place(directory)
         (directory / "www" / "index.php").write_text(PAGE)
-        for path in (directory, directory / "www"):
-            os.chmod(path, 0o777)
-        user = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
-        group = grp.getgrgid(pwd.getpwnam(user).pw_gid).gr_name
         (directory / "conf").write_text(APACHE.format(directory=directory, port=port, user=user, group=group, php=f"modules/{modules[-1]}"))
-        (directory / "apache.log").unlink(missing_ok=True)
         command = [server, "-d", directory, "-f", directory / "conf", "-DFOREGROUND"]
         with Server(command, directory, preload, lambda: answers(port)) as running:
 
@@ -206,3 +211,94 @@ def apache():
         check("exit signal" not in log, f"a child was ended by a signal: {log[-500:]}")
 
     return both("apache", serve, least=3, seconds=0.3)
+
+
+SIGWAIT = """
+import http.server, signal, sys, threading
+every = signal.valid_signals()
+signal.pthread_sigmask(signal.SIG_BLOCK, every)
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        text = str(sum(i * 31 % 1000003 for i in range(100000))).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+while (number := signal.sigwait(every)) == signal.SIGHUP:
+    print("reload", flush=True)
+print("ends at", signal.Signals(number).name, flush=True)
+sys.exit(number != signal.SIGTERM)
+"""
+
+
+@host("sigwait")
+def sigwait():
+    """A server that blocks all signals before it makes its threads, and ends at any that it does not know."""
+    program = need("python3")
+    said = []
+
+    def serve(directory, preload):
+        port = free_port()
+        with Server([program, "-c", SIGWAIT, port], directory, preload, lambda: answers(port)) as running:
+
+            def reload():
+                for done in range(1, 4):
+                    running.process.send_signal(signal.SIGHUP)
+                    until = time.monotonic() + 20
+                    while running.text().count("reload") < done:
+                        check(time.monotonic() < until, "the server does not take SIGHUP")
+                        time.sleep(0.02)
+
+            load(port, "/", str(sum(i * 31 % 1000003 for i in range(100000))), 200, reload)
+            running.end(signal.SIGTERM)
+        said.append(running.text())
+
+    told = both("sigwait", serve, least=1, seconds=0.3)
+    equal(said[1], said[0], "what the server says")
+    return told
+
+
+EVENT = """
+ServerRoot /usr/lib/apache2
+ServerName localhost
+PidFile {directory}/pid
+Listen 127.0.0.1:{port}
+ErrorLog {directory}/apache.log
+DefaultRuntimeDir {directory}
+Mutex file:{directory} default
+User {user}
+Group {group}
+LoadModule mpm_event_module modules/mod_mpm_event.so
+LoadModule authz_core_module modules/mod_authz_core.so
+StartServers 2
+EnableMMAP Off
+EnableSendfile Off
+DocumentRoot {directory}/www
+"""
+
+
+@host("apache-event")
+def apache_event():
+    """Its threads block all signals but one; of each process a thread waits for all of them."""
+    server = need("apache2")
+
+    def serve(directory, preload):
+        port = free_port()
+        body = "\n".join(f"line {i}" for i in range(200000))
+        user, group = apache_place(directory)
+        (directory / "www" / "page").write_text(body)
+        (directory / "conf").write_text(EVENT.format(directory=directory, port=port, user=user, group=group))
+        command = [server, "-d", directory, "-f", directory / "conf", "-DFOREGROUND"]
+        with Server(command, directory, preload, lambda: answers(port, "/page")) as running:
+            load(port, "/page", body, 400)
+            running.end(signal.SIGTERM)
+        log = (directory / "apache.log").read_text()
+        check("exit signal" not in log, f"a child was ended by a signal: {log[-500:]}")
+
+    return both("apache-event", serve, least=1, seconds=0.1)
