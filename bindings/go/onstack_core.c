@@ -955,6 +955,199 @@ const char *onstack_labels_text(const onstack_labels *labels, uint32_t *bytes) {
   return labels->text;
 }
 
+/* ---- core/src/base/load_numbers.c ---- */
+/* ---- core/src/base/load_numbers.h ---- */
+/*
+ * A number for each object that the loader has loaded, which no other object of the process's life has. Extents and paths do
+ * not tell objects apart: a library can be unloaded, another one can take its place, and the first can return to it, between
+ * two looks at the loader's list.
+ *
+ * glibc numbers objects in the order in which it loads them (elf/dl-object.c, l_serial), in a part of its link_map that is not
+ * public. The word follows the address and the size of the object's RELRO segment, which the program header has too. The
+ * offset is used if all objects agree on it, and if the words in the list of objects begin with 0 and increase, as such numbers
+ * do. Other loaders, and lists of other namespaces, have no numbers here.
+ */
+#ifndef ONSTACK_BASE_LOAD_NUMBERS_H
+#define ONSTACK_BASE_LOAD_NUMBERS_H
+
+#ifdef __linux__
+#include <link.h>
+
+/* One walk along the loader's own list, beside that of dl_iterate_phdr. */
+typedef struct onstack_load_walk {
+  const struct link_map *next; /* NULL: objects have no numbers from here on */
+} onstack_load_walk;
+
+/* Before dl_iterate_phdr. */
+ONSTACK_INTERNAL void onstack_load_walk_begin(onstack_load_walk *walk);
+
+/* In each visit of dl_iterate_phdr, which holds the loader's lock. Returns the object's number; 0 if it is not known. */
+ONSTACK_INTERNAL uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info);
+#endif
+
+#endif
+
+#if defined(__linux__) && defined(__GLIBC__)
+/* ---- core/src/base/object_headers.h ---- */
+/* The program headers of a loaded object. */
+#ifndef ONSTACK_BASE_OBJECT_HEADERS_H
+#define ONSTACK_BASE_OBJECT_HEADERS_H
+
+#ifdef __linux__
+#include <link.h>
+
+#define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
+
+/* An object with a copy of its program headers. They lie in the object's first page, which a host can truncate in its file:
+   then a load there raises SIGBUS. */
+typedef struct onstack_object_copy {
+  struct dl_phdr_info info; /* its headers are those below */
+  ElfW(Phdr) headers[ONSTACK_OBJECT_HEADERS];
+} onstack_object_copy;
+
+/* Copies the headers that can be read, at most ONSTACK_OBJECT_HEADERS. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy);
+
+/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
+static inline __attribute__((unused)) uint64_t onstack_object_segment(const struct dl_phdr_info *info, uint32_t type) {
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+  return 0;
+}
+#endif
+
+#endif
+
+#include <string.h>
+#include <sys/auxv.h>
+
+#define NUMBERS_WORDS 192u   /* of a link_map: glibc 2.17 to 2.41 have some 150 */
+#define NUMBERS_PUBLIC 5u    /* words of it that <link.h> declares */
+#define NUMBERS_OBJECTS 3u   /* that agree at least */
+#define NUMBERS_DYNAMIC 128u /* entries of the program's dynamic section that are searched */
+
+/* Numbers of this module's callers: what is no object's number comes first. */
+#define NUMBERS_LOADER 1u /* the loader itself, which stays and which glibc does not number */
+#define NUMBERS_FIRST 2u
+
+static uint32_t numbers_offset;  /* in words; 0: not found, or not searched for yet */
+static uint32_t numbers_refused; /* the search has ended without one */
+
+/* The head of the list, which debuggers find in the same way: by the program's DT_DEBUG. */
+static const struct r_debug *numbers_list(void) {
+  const uint64_t table = getauxval(AT_PHDR);
+  struct dl_phdr_info program = {.dlpi_phdr = (const ElfW(Phdr) *)(uintptr_t)table,
+                                 .dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM)};
+  onstack_object_copy copy;
+  ElfW(Dyn) entry;
+  onstack_object_copy_headers(&program, &copy);
+  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++)
+    if (copy.headers[i].p_type == PT_PHDR) copy.info.dlpi_addr = table - copy.headers[i].p_vaddr;
+  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
+  for (uint32_t i = 0; dynamic && i < NUMBERS_DYNAMIC; i++) {
+    if (!onstack_process_memory_read(dynamic + i * sizeof(entry), &entry, sizeof(entry)) || entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == DT_DEBUG) return (const struct r_debug *)(uintptr_t)entry.d_un.d_ptr;
+  }
+  return NULL;
+}
+
+static const struct link_map *numbers_head(void) {
+  static const struct r_debug *list;
+  static uint32_t searched;
+  if (!onstack_observe(&searched)) {
+    onstack_store_relaxed(&list, numbers_list());
+    onstack_publish(&searched, 1u);
+  }
+  const struct r_debug *found = onstack_load_relaxed(&list);
+  return found ? onstack_load_relaxed(&found->r_map) : NULL;
+}
+
+typedef struct numbers_search {
+  const struct link_map *next;
+  bool possible[NUMBERS_WORDS];
+  uint64_t last[NUMBERS_WORDS]; /* the number of the object before, by offset */
+  uint32_t objects, with_relro;
+} numbers_search;
+
+static bool numbers_is_listed(const struct link_map *map, const struct dl_phdr_info *info) {
+  return map && map->l_addr == info->dlpi_addr && map->l_name == info->dlpi_name;
+}
+
+static const ElfW(Phdr) * numbers_relro(const onstack_object_copy *copy) {
+  for (uint32_t i = 0; i < copy->info.dlpi_phnum; i++)
+    if (copy->headers[i].p_type == PT_GNU_RELRO && copy->headers[i].p_vaddr != 0) return &copy->headers[i];
+  return NULL;
+}
+
+static int numbers_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  numbers_search *search = data;
+  const struct link_map *map = search->next;
+  uint64_t words[NUMBERS_WORDS];
+  onstack_object_copy copy;
+  (void)size;
+  if (!numbers_is_listed(map, info)) {
+    memset(search->possible, 0, sizeof(search->possible));
+    return 1;
+  }
+  search->next = map->l_next;
+  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return 0;
+  const size_t count = onstack_process_memory_copy((uint64_t)(uintptr_t)map, words, sizeof(words)) / sizeof(words[0]);
+  onstack_object_copy_headers(info, &copy);
+  const ElfW(Phdr) *relro = numbers_relro(&copy);
+  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) {
+    if (i >= count || (relro && (words[i - 2] != relro->p_vaddr || words[i - 1] != relro->p_memsz)))
+      search->possible[i] = false;
+    if (!search->possible[i]) continue;
+    const bool follows = search->objects == 0 ? words[i] == 0 : words[i] > search->last[i];
+    search->possible[i] = follows && words[i] < info->dlpi_adds;
+    search->last[i] = words[i];
+  }
+  search->objects++;
+  search->with_relro += relro ? 1 : 0;
+  return 0;
+}
+
+static void numbers_find(void) {
+  numbers_search search = {.next = numbers_head()};
+  uint32_t offset = 0, found = 0;
+  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) search.possible[i] = true;
+  dl_iterate_phdr(numbers_visit, &search);
+  for (uint32_t i = 0; i < NUMBERS_WORDS; i++) {
+    if (search.possible[i]) offset = i;
+    found += search.possible[i];
+  }
+  if (found == 1 && search.with_relro > 0 && search.objects >= NUMBERS_OBJECTS)
+    onstack_store_relaxed(&numbers_offset, offset);
+  else
+    onstack_store_relaxed(&numbers_refused, 1u);
+}
+
+void onstack_load_walk_begin(onstack_load_walk *walk) {
+  walk->next = NULL;
+  if (onstack_load_relaxed(&numbers_refused)) return;
+  if (onstack_load_relaxed(&numbers_offset) == 0) numbers_find();
+  if (onstack_load_relaxed(&numbers_offset) != 0) walk->next = numbers_head();
+}
+
+uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
+  const struct link_map *map = walk->next;
+  if (!numbers_is_listed(map, info)) {
+    walk->next = NULL;
+    return 0;
+  }
+  walk->next = map->l_next;
+  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return NUMBERS_LOADER;
+  return NUMBERS_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
+}
+#elif defined(__linux__)
+void onstack_load_walk_begin(onstack_load_walk *walk) { walk->next = NULL; }
+
+uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
+  (void)walk, (void)info;
+  return 0;
+}
+#endif
+
 /* ---- core/src/base/loaded_symbols.c ---- */
 /* ---- core/src/base/loaded_symbols.h ---- */
 /* The dynamic symbols of an object that lies in memory, as the loader or the kernel has put it there: trusted as that is. */
@@ -1099,6 +1292,36 @@ typedef struct onstack_loader_counts {
 } onstack_loader_counts;
 
 #ifdef __linux__
+/* ---- core/src/base/object_headers.h ---- */
+/* The program headers of a loaded object. */
+#ifndef ONSTACK_BASE_OBJECT_HEADERS_H
+#define ONSTACK_BASE_OBJECT_HEADERS_H
+
+#ifdef __linux__
+#include <link.h>
+
+#define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
+
+/* An object with a copy of its program headers. They lie in the object's first page, which a host can truncate in its file:
+   then a load there raises SIGBUS. */
+typedef struct onstack_object_copy {
+  struct dl_phdr_info info; /* its headers are those below */
+  ElfW(Phdr) headers[ONSTACK_OBJECT_HEADERS];
+} onstack_object_copy;
+
+/* Copies the headers that can be read, at most ONSTACK_OBJECT_HEADERS. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy);
+
+/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
+static inline __attribute__((unused)) uint64_t onstack_object_segment(const struct dl_phdr_info *info, uint32_t type) {
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+  return 0;
+}
+#endif
+
+#endif
+
 #include <link.h>
 
 /* Around each call of ours that takes one of its locks. Ordinary threads. */
@@ -1112,19 +1335,16 @@ ONSTACK_INTERNAL void onstack_loader_forked(void);
 /* In the child of a fork. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 
-/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
+/* As dl_iterate_phdr, with copied headers; false, and no call, where the loader cannot be asked. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* The same without a copy: a visit that needs the headers copies them. `number`: base/load_numbers.h; 0: not known. */
+ONSTACK_INTERNAL bool onstack_loader_each_load(int (*visit)(const struct dl_phdr_info *info, uint64_t number, void *data),
+                                               void *data);
 
 /* In a visit: every object knows them. */
 static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
   return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
-}
-
-/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
-static inline __attribute__((unused)) uint64_t onstack_loader_segment(const struct dl_phdr_info *info, uint32_t type) {
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-  return 0;
 }
 #endif
 
@@ -1369,10 +1589,46 @@ void onstack_loader_after_fork(void) {
   onstack_store_relaxed(&loader_inside, 0u);
 }
 
-bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+/* False, and no visit, where the loader cannot be asked. */
+static bool loader_iterate(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
   if (onstack_load_relaxed(&loader_lost)) return false;
   onstack_loader_enter();
   dl_iterate_phdr(visit, data);
+  onstack_loader_leave();
+  return true;
+}
+
+typedef struct loader_visitor {
+  int (*visit)(struct dl_phdr_info *info, size_t size, void *data);
+  int (*visit_load)(const struct dl_phdr_info *info, uint64_t number, void *data);
+  void *data;
+  onstack_load_walk walk;
+} loader_visitor;
+
+static int loader_visit_copy(struct dl_phdr_info *info, size_t size, void *data) {
+  const loader_visitor *visitor = data;
+  onstack_object_copy copy;
+  onstack_object_copy_headers(info, &copy);
+  return visitor->visit(&copy.info, size, visitor->data);
+}
+
+bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+  loader_visitor visitor = {.visit = visit, .data = data};
+  return loader_iterate(loader_visit_copy, &visitor);
+}
+
+static int loader_visit_load(struct dl_phdr_info *info, size_t size, void *data) {
+  loader_visitor *visitor = data;
+  (void)size;
+  return visitor->visit_load(info, onstack_load_walk_step(&visitor->walk, info), visitor->data);
+}
+
+bool onstack_loader_each_load(int (*visit)(const struct dl_phdr_info *info, uint64_t number, void *data), void *data) {
+  loader_visitor visitor = {.visit_load = visit, .data = data};
+  if (onstack_load_relaxed(&loader_lost)) return false;
+  onstack_loader_enter();
+  onstack_load_walk_begin(&visitor.walk);
+  dl_iterate_phdr(loader_visit_load, &visitor);
   onstack_loader_leave();
   return true;
 }
@@ -1383,11 +1639,54 @@ static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *coun
   return 1; /* the first one knows */
 }
 
-bool onstack_loader_count(onstack_loader_counts *counts) { return onstack_loader_each(loader_read_counts, counts); }
+bool onstack_loader_count(onstack_loader_counts *counts) { return loader_iterate(loader_read_counts, counts); }
 #else
 bool onstack_loader_count(onstack_loader_counts *counts) {
   (void)counts;
   return false;
+}
+#endif
+
+/* ---- core/src/base/object_headers.c ---- */
+/* ---- core/src/base/object_headers.h ---- */
+/* The program headers of a loaded object. */
+#ifndef ONSTACK_BASE_OBJECT_HEADERS_H
+#define ONSTACK_BASE_OBJECT_HEADERS_H
+
+#ifdef __linux__
+#include <link.h>
+
+#define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
+
+/* An object with a copy of its program headers. They lie in the object's first page, which a host can truncate in its file:
+   then a load there raises SIGBUS. */
+typedef struct onstack_object_copy {
+  struct dl_phdr_info info; /* its headers are those below */
+  ElfW(Phdr) headers[ONSTACK_OBJECT_HEADERS];
+} onstack_object_copy;
+
+/* Copies the headers that can be read, at most ONSTACK_OBJECT_HEADERS. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy);
+
+/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
+static inline __attribute__((unused)) uint64_t onstack_object_segment(const struct dl_phdr_info *info, uint32_t type) {
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+  return 0;
+}
+#endif
+
+#endif
+
+#ifdef __linux__
+
+void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy) {
+  const size_t wanted = info->dlpi_phnum < ONSTACK_OBJECT_HEADERS ? info->dlpi_phnum : ONSTACK_OBJECT_HEADERS;
+  const size_t size = wanted * sizeof(copy->headers[0]);
+  const size_t copied = onstack_process_memory_copy((uint64_t)(uintptr_t)info->dlpi_phdr, copy->headers, size);
+  copy->info = *info;
+  copy->info.dlpi_phdr = copy->headers;
+  copy->info.dlpi_phnum = (ElfW(Half))(copied / sizeof(copy->headers[0]));
 }
 #endif
 
@@ -2880,14 +3179,19 @@ typedef struct onstack_module {
   uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
 } onstack_module;
 
-#define ONSTACK_MODULES 1024u
+#define ONSTACK_MODULES_FIRST 1024u /* entries of the first array; it is doubled when more objects are loaded */
 
+/*
+ * A new state of the map is written into an array that the current state does not use, so a walk has to wait for nothing. An
+ * array that has become too small stays mapped, because a handler may be reading it.
+ */
 typedef struct onstack_module_map {
   onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
   uint32_t count;
-  uint32_t loads;                          /* how often the loader's list was found changed */
-  uint32_t gone;                           /* the last sequence number without some that had been there */
-  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
+  uint32_t loads;          /* how often the loader's list was found changed */
+  uint32_t gone;           /* the last sequence number without some that had been there */
+  uint32_t left_out;       /* objects that there was no memory for: an unknown address may be theirs */
+  onstack_module *modules; /* sorted by address, disjoint */
 } onstack_module_map;
 
 ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
@@ -2895,7 +3199,7 @@ ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
 typedef enum onstack_modules_status {
   ONSTACK_MODULE_NONE,
   ONSTACK_MODULE_HERE,
-  ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
+  ONSTACK_MODULES_CHANGING, /* not known: the map is being replaced at this moment, or it lacks objects */
 } onstack_modules_status;
 
 /* Finds the module that holds an address; *last as below. Signal-safe. */
@@ -8344,7 +8648,8 @@ ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", pr
 
 /* ---- core/src/handler/unwind/rules/rules.c ---- */
 
-ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules;
+static onstack_module rules_first_modules[ONSTACK_MODULES_FIRST];
+ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules = {.modules = rules_first_modules};
 ONSTACK_INTERNAL_DEFINE onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
 ONSTACK_INTERNAL_DEFINE uint64_t onstack_pc_epoch = 1; /* not 0: an empty entry must not check for PC 0 */
 
@@ -8396,17 +8701,20 @@ void onstack_described_put(uint64_t address, const onstack_rule *rule) {
 /* Copies the module that holds `address` to *out. */
 static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address, onstack_module *out) {
   const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
-  uint32_t count = onstack_load_relaxed(&onstack_modules.count);
+  const onstack_module *modules = onstack_load_relaxed(&onstack_modules.modules);
+  const uint32_t count = onstack_load_relaxed(&onstack_modules.count);
+  const bool whole = onstack_load_relaxed(&onstack_modules.left_out) == 0;
   uint32_t low = 0, high = count;
-  if (onstack_seqlock_is_written(begun) || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
+  /* Before the array is read: its length belongs to it. */
+  if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    if (onstack_load_relaxed(&onstack_modules.modules[middle].high) <= address)
+    if (onstack_load_relaxed(&modules[middle].high) <= address)
       low = middle + 1;
     else
       high = middle;
   }
-  const onstack_module *module = &onstack_modules.modules[low < ONSTACK_MODULES ? low : 0];
+  const onstack_module *module = &modules[low < count ? low : 0];
   onstack_module copy;
   copy.low = onstack_load_relaxed(&module->low);
   copy.high = onstack_load_relaxed(&module->high);
@@ -8416,7 +8724,8 @@ static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address
   copy.number = onstack_load_relaxed(&module->number);
   copy.pending = onstack_load_relaxed(&module->pending);
   if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
-  if (low >= count || address - copy.low >= copy.high - copy.low) return ONSTACK_MODULE_NONE;
+  if (low >= count || address - copy.low >= copy.high - copy.low)
+    return whole ? ONSTACK_MODULE_NONE : ONSTACK_MODULES_CHANGING;
   *out = copy;
   return ONSTACK_MODULE_HERE;
 }
@@ -12061,8 +12370,8 @@ static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   symbols_visit_data *visit = data;
   onstack_loaded_symbols loaded;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_loader_segment(info, PT_DYNAMIC);
-  visit->found->eh_frame_header = onstack_loader_segment(info, PT_GNU_EH_FRAME);
+  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
+  visit->found->eh_frame_header = onstack_object_segment(info, PT_GNU_EH_FRAME);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
   for (uint32_t i = 0; i < visit->wanted->count; i++) {
     const Elf64_Sym *symbol = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE);
@@ -12916,9 +13225,9 @@ typedef struct nesting_askers {
 
 static int nesting_visit(struct dl_phdr_info *info, size_t size, void *data) {
   nesting_askers *askers = data;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_loader_segment(info, PT_DYNAMIC);
+  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
   (void)size;
-  if (!askers->begun && onstack_loader_segment(info, PT_INTERP) == 0) askers->any = true; /* the program comes first */
+  if (!askers->begun && onstack_object_segment(info, PT_INTERP) == 0) askers->any = true; /* the program comes first */
   askers->begun = true;
   askers->loaded = onstack_loader_counts_in(info);
   if (dynamic && onstack_loaded_symbols_wants(dynamic, info->dlpi_addr, "sigaltstack")) askers->any = true;
@@ -18986,31 +19295,53 @@ ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 typedef struct module_entry {
   onstack_module module;
   uint64_t section_header;  /* .eh_frame_hdr, as loaded; 0: none */
   uint64_t section_end;     /* of the segment that holds it */
+  uint64_t data_high;       /* end of the last segment */
+  uint64_t load;            /* the loader's number (base/load_numbers.h); 0: not known */
   uint32_t place;           /* in the loader's list */
-  const char *name;         /* in the list's `names`, for the time of one look */
+  uint32_t from;            /* index in the previous list, plus 1; 0: it was not there */
+  const char *name;         /* in the list's `names`, for the time of one look; NULL: of the previous list */
   uint32_t described;       /* addresses that were described one by one, */
   uint32_t describes_most;  /* until there are so many; 0: not known yet */
   onstack_fde_index *index; /* for them, owned; NULL: none was */
   bool tried, published;
+  bool again; /* an object of this path was loaded before */
 } module_entry;
 
 #define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
 #define MODULES_DESCRIBED_BYTES 1024u                   /* of .eh_frame become rows in the time that one address takes */
-#define MODULES_NAME_BYTES ((size_t)1 << 17)            /* of all paths together */
+#define MODULES_AGAIN_SHARE 100u /* of a processor: at most a hundredth goes into tables of libraries that come again */
+#define MODULES_ROOM 64u         /* entries in addition to those of the previous list */
+#define MODULES_NAME_BYTES ((size_t)1 << 14) /* of the paths of new objects; more are asked for in a second pass */
+#define MODULES_PASSES 4u                    /* over the loader's list, while it grows */
+#define MODULES_PATHS UINT16_MAX             /* a module's number has 16 bits */
 
+typedef struct module_order {
+  uint64_t low;
+  uint32_t index;
+} module_order;
+
+/* In the loader's order. */
 typedef struct module_list {
   module_entry *entries;
-  char *names; /* copies of what the loader calls them, for the time of one look */
-  size_t names_used;
-  uint32_t count;
-  uint32_t length; /* of the loader's list, which names objects without code too */
+  module_order *order; /* by address */
+  uint32_t count, room;
+  uint32_t length; /* of the loader's list */
+  uint32_t stays;  /* objects before this place are never unloaded */
   onstack_loader_counts loaded;
+  /* For the time of one look: */
+  const struct module_list *old;
+  uint32_t old_next; /* objects of `old` before this one were passed */
+  uint32_t left_out; /* objects without room */
+  char *names;       /* copies of what the loader calls new objects */
+  size_t names_used, names_room, names_left_out;
 } module_list;
 
 /* Lock order: control lock, then this one; never together with the code map's. */
@@ -19018,11 +19349,21 @@ static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
 static bool modules_gone;         /* some were unloaded since the map was published */
 static uint64_t modules_retry_ns; /* before that there is no memory for tables; monotonic */
+static uint64_t modules_again_ns; /* before that no table of a library that came again is made unasked; monotonic */
 static bool modules_moving;       /* tables are between two lists: a child of fork in this instant has neither */
 
+/* Arrays for the handler's map, and their length. One that is not the current one is written next. */
+static onstack_module modules_first_spare[ONSTACK_MODULES_FIRST];
+static onstack_module *modules_arrays[2] = {modules_first_spare, NULL}; /* NULL: the one that the map begins with */
+static uint32_t modules_room = ONSTACK_MODULES_FIRST;
+
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
-static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
-static uint32_t modules_path_count = 1;
+typedef struct module_path_entry {
+  const char *path;
+  uint32_t hash;
+} module_path_entry;
+static module_path_entry *modules_paths;
+static uint32_t modules_path_count = 1, modules_path_room;
 
 /* Tables that the map does not name any more. Unmapped when every handler that may have read their address is gone. */
 #define MODULES_RETIRED 256u
@@ -19038,6 +19379,7 @@ static void module_note_segments(module_entry *entry, const struct dl_phdr_info 
     if (segment->p_type == PT_GNU_EH_FRAME) header = segment;
     if (segment->p_type != PT_LOAD) continue;
     if (low < entry->module.base) entry->module.base = low;
+    if (low + segment->p_memsz > entry->data_high) entry->data_high = low + segment->p_memsz;
     if (!(segment->p_flags & PF_X)) continue;
     if (entry->module.low == 0 || low < entry->module.low) entry->module.low = low;
     if (low + segment->p_memsz > entry->module.high) entry->module.high = low + segment->p_memsz;
@@ -19055,26 +19397,57 @@ static void module_note_segments(module_entry *entry, const struct dl_phdr_info 
 static const char *module_copy_name(module_list *list, const char *name) {
   if (!name) name = "";
   size_t size = strlen(name) + 1;
-  if (!list->names || size > MODULES_NAME_BYTES - list->names_used) return "";
+  if (size > list->names_room - list->names_used) {
+    list->names_left_out += size;
+    return "";
+  }
   char *copy = list->names + list->names_used;
   memcpy(copy, name, size);
   list->names_used += size;
   return copy;
 }
 
+/* The same object in the previous list, by its number. Objects that are in both are in the same order. */
+static const module_entry *module_of_old(module_list *list, uint64_t load) {
+  for (uint32_t i = list->old_next; load != 0 && list->old && i < list->old->count; i++) {
+    if (list->old->entries[i].load != load) continue;
+    list->old_next = i + 1;
+    return &list->old->entries[i];
+  }
+  return NULL;
+}
+
+/* The loader itself, and the object of this code: neither is unloaded while a session runs. */
+static bool module_stays(const module_entry *entry, uint64_t bias) {
+  const uint64_t here = (uint64_t)(uintptr_t)&modules_known - entry->module.base;
+  return (bias != 0 && bias == getauxval(AT_BASE)) || here < entry->data_high - entry->module.base;
+}
+
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
+static int module_copy(const struct dl_phdr_info *info, uint64_t load, void *data) {
   module_list *list = data;
-  (void)size;
   list->loaded = onstack_loader_counts_in(info);
   list->length++;
-  if (list->count == ONSTACK_MODULES) return 0;
-  module_entry *entry = &list->entries[list->count];
-  memset(entry, 0, sizeof(*entry));
+  if (list->count == list->room) {
+    list->left_out++;
+    return 0;
+  }
+  module_entry *entry = &list->entries[list->count++];
+  const module_entry *known = module_of_old(list, load);
+  if (known) {
+    *entry = *known;
+    entry->from = list->old_next;
+    entry->name = NULL;
+  } else {
+    onstack_object_copy copy;
+    onstack_object_copy_headers(info, &copy);
+    memset(entry, 0, sizeof(*entry));
+    module_note_segments(entry, &copy.info);
+    entry->load = load;
+    entry->name = module_copy_name(list, info->dlpi_name);
+  }
   entry->place = list->length - 1;
-  module_note_segments(entry, info);
-  entry->name = module_copy_name(list, info->dlpi_name);
-  if (entry->module.high != 0) list->count++;
+  if (module_stays(entry, info->dlpi_addr)) list->stays = list->length;
   return 0;
 }
 
@@ -19132,8 +19505,8 @@ static int module_derive(module_entry *entry, onstack_table_key *key, bool *keep
 /* Under the lock from here on. */
 
 static int module_compare(const void *left, const void *right) {
-  const module_entry *a = left, *b = right;
-  return a->module.low < b->module.low ? -1 : a->module.low > b->module.low;
+  const module_order *a = left, *b = right;
+  return a->low < b->low ? -1 : a->low > b->low;
 }
 
 /* Numbers of the map's states are told older from newer by the sign of their difference, and come round: one that is far back
@@ -19143,26 +19516,52 @@ static uint32_t modules_moved_up(uint32_t since, uint32_t next) {
   return next - since > MODULES_FAR ? next - MODULES_FAR : since;
 }
 
+/* Without memory the arrays stay as they are. The former ones stay mapped: a handler may be reading them. */
+static void modules_make_room(uint32_t count) {
+  uint32_t room = modules_room;
+  while (room < count && room <= UINT32_MAX / 2) room *= 2;
+  const size_t bytes = (size_t)room * sizeof(onstack_module) * 2;
+  onstack_module *both = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (both == MAP_FAILED) return;
+  onstack_own_memory_changes((int64_t)bytes);
+  modules_arrays[0] = both;
+  modules_arrays[1] = both + room;
+  onstack_publish(&modules_room, room); /* last: the child of a fork in between has the shorter length */
+}
+
 static void modules_publish(void) {
-  uint32_t count = 0;
-  const uint32_t next = onstack_seqlock_write_begin(&onstack_modules.lock); /* a walk meanwhile cannot tell */
+  uint32_t count = 0, left_out = modules_known.left_out;
+  if (modules_known.count > modules_room) modules_make_room(modules_known.count);
+  if (!modules_arrays[1]) modules_arrays[1] = onstack_modules.modules;
+  onstack_module *const to = modules_arrays[onstack_modules.modules == modules_arrays[0]];
+  const uint32_t next = onstack_load_relaxed(&onstack_modules.lock.sequence) + 2;
+  /* A handler that has read any of what follows, in an array that it found two changes ago, sees that the sequence number is
+     another one by now. */
+  onstack_fence_publish();
   for (uint32_t i = 0; i < modules_known.count; i++) {
-    module_entry *entry = &modules_known.entries[i];
+    module_entry *entry = &modules_known.entries[modules_known.order[i].index];
     onstack_module *from = &entry->module;
     from->since = entry->published ? modules_moved_up(from->since, next) : next;
     entry->published = true;
-    onstack_module *to = &onstack_modules.modules[count];
-    if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
-    onstack_store_relaxed(&to->low, from->low);
-    onstack_store_relaxed(&to->high, from->high);
-    onstack_store_relaxed(&to->base, from->base);
-    onstack_store_relaxed(&to->table, from->table);
-    onstack_store_relaxed(&to->since, from->since);
-    onstack_store_relaxed(&to->number, from->number);
-    onstack_store_relaxed(&to->pending, (uint16_t)(entry->section_header && !entry->tried));
+    if (from->high == 0) continue;                             /* an object without code */
+    if (count > 0 && from->low < to[count - 1].high) continue; /* overlapping extents: never from a loader */
+    if (count == modules_room) {
+      left_out++;
+      continue;
+    }
+    onstack_store_relaxed(&to[count].low, from->low);
+    onstack_store_relaxed(&to[count].high, from->high);
+    onstack_store_relaxed(&to[count].base, from->base);
+    onstack_store_relaxed(&to[count].table, from->table);
+    onstack_store_relaxed(&to[count].since, from->since);
+    onstack_store_relaxed(&to[count].number, from->number);
+    onstack_store_relaxed(&to[count].pending, (uint16_t)(entry->section_header && !entry->tried));
     count++;
   }
+  onstack_seqlock_write_begin(&onstack_modules.lock); /* a handler is refused for some instructions only */
+  onstack_store_relaxed(&onstack_modules.modules, to);
   onstack_store_relaxed(&onstack_modules.count, count);
+  onstack_store_relaxed(&onstack_modules.left_out, left_out);
   onstack_store_relaxed(&onstack_modules.gone, modules_gone ? next : modules_moved_up(onstack_modules.gone, next));
   modules_gone = false;
   /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new
@@ -19184,60 +19583,108 @@ static bool module_is_same(const module_entry *a, const module_entry *b) {
 /*
  * How many of the loader's objects are certainly those of the last look. Loaders append, and count what they append
  * (glibc, elf/dl-object.c, _dl_add_to_namespace_list; musl unloads nothing): with n of them loaded since, whatever is not
- * among the last n has been there all the time. Nothing else tells: another library may come to lie where one was, with
- * the same extents, and go again before anybody looks.
+ * among the last n has been there all the time. So has all that precedes an object that is never unloaded. Extents do not
+ * tell: another library may come to lie where one was, with the same extents, and go again before the next look.
  */
 static uint32_t modules_unmoved(const module_list *old, const module_list *fresh) {
   if (fresh->loaded.subs == old->loaded.subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
   const uint64_t loaded = fresh->loaded.adds - old->loaded.adds;
-  return loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
+  const uint32_t certain = loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
+  return certain > fresh->stays ? certain : fresh->stays;
 }
 
 /* The program itself has no name with the loader. */
-static const char *module_path(const module_entry *entry, bool first, char buffer[4096]) {
-  if (entry->name[0] != 0 || !first) return entry->name;
+static const char *module_path(const module_entry *entry, char buffer[4096]) {
+  if (entry->name[0] != 0 || entry->place != 0) return entry->name;
   ssize_t length = readlink(onstack_own_executable(), buffer, 4095);
   buffer[length > 0 ? length : 0] = 0;
   return buffer;
 }
 
-static uint32_t module_number(const char *path) {
+/* *again: the path is known already. */
+static uint32_t module_number(const char *path, bool *again) {
+  uint32_t hash = 5381;
+  for (const char *at = path; *at; at++) hash = hash * 33 + (uint8_t)*at;
+  *again = path[0] != 0;
   if (path[0] == 0) return 0;
   for (uint32_t i = 1; i < modules_path_count; i++)
-    if (strcmp(modules_paths[i], path) == 0) return i;
-  char *copy = modules_path_count <= ONSTACK_MODULES ? strdup(path) : NULL;
+    if (modules_paths[i].hash == hash && strcmp(modules_paths[i].path, path) == 0) return i;
+  *again = false;
+  if (modules_path_count >= modules_path_room && modules_path_count < MODULES_PATHS) {
+    const uint32_t room = modules_path_room ? modules_path_room * 2 : MODULES_ROOM;
+    module_path_entry *grown = realloc(modules_paths, room * sizeof(*grown));
+    if (!grown) return 0;
+    modules_paths = grown;
+    modules_path_room = room;
+  }
+  char *copy = modules_path_count < MODULES_PATHS ? strdup(path) : NULL;
   if (!copy) return 0;
-  modules_paths[modules_path_count] = copy;
+  modules_paths[modules_path_count] = (module_path_entry){copy, hash};
   return modules_path_count++;
+}
+
+/* The same object in the previous list, where the loader gives no numbers: one that has not moved. */
+static uint32_t module_unmoved_of_old(const module_list *fresh, const module_entry *entry, uint32_t *next) {
+  for (uint32_t k = *next; k < fresh->old->count; k++) {
+    const module_entry *other = &fresh->old->entries[k];
+    if ((entry->load != 0 && other->load != 0) || !module_is_same(entry, other)) continue;
+    *next = k + 1;
+    return k + 1;
+  }
+  return 0;
+}
+
+/* Finds the objects that are in both lists. */
+static void modules_compare(module_list *fresh) {
+  const uint32_t unmoved = modules_unmoved(fresh->old, fresh);
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < fresh->count; i++) {
+    module_entry *entry = &fresh->entries[i];
+    if (entry->from == 0 && entry->place < unmoved) {
+      entry->from = module_unmoved_of_old(fresh, entry, &next);
+      if (entry->from == 0) continue;
+      const uint32_t place = entry->place;
+      const uint64_t load = entry->load;
+      const char *name = entry->name;
+      *entry = fresh->old->entries[entry->from - 1];
+      entry->from = next;
+      entry->place = place;
+      entry->load = load;
+      entry->name = name;
+    }
+  }
+}
+
+static void modules_name(module_list *fresh) {
+  char buffer[4096];
+  for (uint32_t i = 0; i < fresh->count; i++) {
+    module_entry *entry = &fresh->entries[i];
+    if (entry->from == 0) entry->module.number = (uint16_t)module_number(module_path(entry, buffer), &entry->again);
+    entry->name = NULL;
+  }
+}
+
+static void modules_sort(module_list *fresh) {
+  for (uint32_t i = 0; i < fresh->count; i++) fresh->order[i] = (module_order){fresh->entries[i].module.low, i};
+  qsort(fresh->order, fresh->count, sizeof(*fresh->order), module_compare);
 }
 
 /* Takes the new list over, with the tables of the objects that are in both. */
 static void modules_take_over(module_list *fresh) {
   module_list old = modules_known;
-  const uint32_t unmoved = modules_unmoved(&old, fresh);
+  modules_compare(fresh);
+  modules_name(fresh);
+  modules_sort(fresh);
   onstack_publish(&modules_moving, true);
   for (uint32_t i = 0; i < fresh->count; i++) {
     module_entry *entry = &fresh->entries[i];
-    char buffer[4096];
-    entry->module.number = (uint16_t)module_number(module_path(entry, i == 0, buffer));
-    entry->name = NULL;
-    for (uint32_t k = 0; k < old.count && entry->place < unmoved; k++) {
-      if (!module_is_same(entry, &old.entries[k])) continue;
-      entry->module.since = old.entries[k].module.since;
-      entry->published = old.entries[k].published;
-      entry->module.table = old.entries[k].module.table;
-      entry->tried = old.entries[k].tried;
-      entry->described = old.entries[k].described;
-      entry->describes_most = old.entries[k].describes_most;
-      entry->index = old.entries[k].index;
-      old.entries[k].module.table = NULL;
-      old.entries[k].index = NULL;
-      break;
-    }
+    if (entry->from == 0) continue;
+    old.entries[entry->from - 1].module.table = NULL;
+    old.entries[entry->from - 1].index = NULL;
   }
-  qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
+  modules_known.old = NULL;
   modules_gone = fresh->loaded.subs != old.loaded.subs;
   onstack_store_relaxed(&onstack_modules.loads, onstack_modules.loads + 1); /* before the map says who is there now */
   modules_publish();
@@ -19247,6 +19694,7 @@ static void modules_take_over(module_list *fresh) {
     free(old.entries[k].index);
   }
   free(old.entries);
+  free(old.order);
 }
 
 typedef struct module_others {
@@ -19260,7 +19708,7 @@ static void module_add_other(void *data, struct dl_phdr_info *object) {
   const uint32_t before = list->count;
   object->dlpi_adds = list->loaded.adds;
   object->dlpi_subs = list->loaded.subs;
-  module_copy(object, sizeof(*object), list);
+  module_copy(object, 0, list);
   for (uint32_t i = 0; i < others->named && list->count > before; i++)
     if (list->entries[i].module.low == list->entries[before].module.low) list->count = before;
 }
@@ -19273,38 +19721,86 @@ static void modules_add_others(module_list *fresh) {
   const int64_t loaded = (int64_t)(fresh->loaded.adds - fresh->loaded.subs);
   if (loaded <= (int64_t)fresh->length) return;
   module_others others = {fresh, fresh->count};
-  const uint32_t length = fresh->length;
+  const uint32_t length = fresh->length, stays = fresh->stays;
   onstack_other_objects_each(onstack_process_memory_copy, module_add_other, &others);
   fresh->length = length;
+  fresh->stays = stays;
+}
+
+/* Room for so many entries; false: no memory, and the list is as it was. */
+static bool modules_reserve(module_list *list, uint32_t room, size_t names_room) {
+  module_entry *entries = realloc(list->entries, room * sizeof(*entries));
+  if (entries) list->entries = entries;
+  module_order *order = realloc(list->order, room * sizeof(*order));
+  if (order) list->order = order;
+  if (!entries || !order) return false;
+  list->room = room;
+  char *names = realloc(list->names, names_room);
+  if (!names) return false;
+  list->names = names;
+  list->names_room = names_room;
+  return true;
+}
+
+/* The loader's list as it is now; false: no memory. */
+static bool modules_list(module_list *fresh) {
+  uint32_t room = modules_known.count + MODULES_ROOM;
+  size_t names_room = MODULES_NAME_BYTES;
+  for (uint32_t i = 0; i < MODULES_PASSES && modules_reserve(fresh, room, names_room); i++) {
+    fresh->count = fresh->length = fresh->stays = fresh->old_next = fresh->left_out = 0;
+    fresh->names_used = fresh->names_left_out = 0;
+    onstack_loader_each_load(module_copy, fresh);
+    modules_add_others(fresh);
+    if (fresh->left_out == 0 && fresh->names_left_out == 0) break;
+    room += fresh->left_out + MODULES_ROOM;
+    names_room += fresh->names_left_out + MODULES_NAME_BYTES;
+  }
+  return fresh->length > 0;
+}
+
+/* Without memory for a list any address may belong to an object that is not in the map. */
+static void modules_miss(void) {
+  onstack_seqlock_write_begin(&onstack_modules.lock);
+  onstack_store_relaxed(&onstack_modules.left_out, onstack_modules.left_out + 1);
+  onstack_seqlock_write_end(&onstack_modules.lock);
 }
 
 static void modules_look(void) {
   onstack_loader_counts now;
   if (!onstack_loader_count(&now)) return;
   if (modules_known.entries && onstack_loader_same(&now, &modules_known.loaded)) return;
-  module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
-  if (!fresh.entries) return;
-  fresh.names = malloc(MODULES_NAME_BYTES);
-  onstack_loader_each(module_copy, &fresh);
-  modules_add_others(&fresh);
-  modules_take_over(&fresh);
+  module_list fresh = {.old = &modules_known};
+  if (modules_list(&fresh)) {
+    modules_take_over(&fresh);
+  } else {
+    modules_miss();
+    free(fresh.entries);
+    free(fresh.order);
+  }
   free(fresh.names);
 }
 
 const char *onstack_modules_path(uint32_t number) {
   pthread_mutex_lock(&modules_lock);
-  const char *path = number < modules_path_count ? modules_paths[number] : "";
+  const char *path = number > 0 && number < modules_path_count ? modules_paths[number].path : "";
   pthread_mutex_unlock(&modules_lock);
   return path;
 }
 
-/* The smallest section that has not been tried; NULL when all are. */
+/* Whether a table is to be made before a walk has asked for it. A library that is opened and closed all the time would be
+   derived each time; meanwhile its rules are found one by one. */
+static bool module_is_due(const module_entry *entry, uint64_t now) {
+  return !entry->tried && entry->section_header && (!entry->again || now >= modules_again_ns);
+}
+
+/* The smallest section that is due; NULL: none is. */
 static module_entry *modules_next(size_t *size) {
+  const uint64_t now = onstack_monotonic_ns();
   module_entry *next = NULL;
   for (uint32_t i = 0; i < modules_known.count; i++) {
     module_entry *entry = &modules_known.entries[i];
     uint64_t address;
-    if (entry->tried || !entry->section_header) continue;
+    if (!module_is_due(entry, now)) continue;
     size_t bytes = module_section_size(entry, &address);
     if (!next || bytes < *size) {
       next = entry;
@@ -19315,8 +19811,9 @@ static module_entry *modules_next(size_t *size) {
 }
 
 static bool modules_miss_tables(void) {
+  const uint64_t now = onstack_monotonic_ns();
   for (uint32_t i = 0; i < modules_known.count; i++)
-    if (!modules_known.entries[i].tried && modules_known.entries[i].section_header) return true;
+    if (module_is_due(&modules_known.entries[i], now)) return true;
   return false;
 }
 
@@ -19344,7 +19841,10 @@ static bool module_try(module_entry *entry) {
   const onstack_loader_counts loaded = modules_known.loaded;
   onstack_table_key key;
   bool keeps = false;
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   entry->tried = module_derive(entry, &key, &keeps) == 0;
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  if (entry->again) modules_again_ns = onstack_monotonic_ns() + took * MODULES_AGAIN_SHARE;
   if (entry->tried) module_free_index(entry);
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
@@ -19439,6 +19939,7 @@ void onstack_modules_after_fork(void) {
   if (onstack_seqlock_after_fork(&onstack_modules.lock) || modules_moving) {
     onstack_seqlock_write_begin(&onstack_modules.lock);
     onstack_modules.count = 0;
+    onstack_modules.left_out = 1;
     onstack_seqlock_write_end(&onstack_modules.lock);
     modules_moving = false;
     modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */
@@ -29581,7 +30082,7 @@ static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_loaded_symbols symbols;
   (void)size;
   if (info->dlpi_tls_modid == 0) return 0;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_loader_segment(info, PT_DYNAMIC);
+  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
   const Elf64_Sym *symbol = onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS);
   if (!symbol) return 0;

@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 
 #ifdef __linux__
+#include "base/load_numbers.h"
 #include "base/sys.h"
 
 #define LOADER_PAUSE_NS 50000u
@@ -42,10 +43,46 @@ void onstack_loader_after_fork(void) {
   onstack_store_relaxed(&loader_inside, 0u);
 }
 
-bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+/* False, and no visit, where the loader cannot be asked. */
+static bool loader_iterate(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
   if (onstack_load_relaxed(&loader_lost)) return false;
   onstack_loader_enter();
   dl_iterate_phdr(visit, data);
+  onstack_loader_leave();
+  return true;
+}
+
+typedef struct loader_visitor {
+  int (*visit)(struct dl_phdr_info *info, size_t size, void *data);
+  int (*visit_load)(const struct dl_phdr_info *info, uint64_t number, void *data);
+  void *data;
+  onstack_load_walk walk;
+} loader_visitor;
+
+static int loader_visit_copy(struct dl_phdr_info *info, size_t size, void *data) {
+  const loader_visitor *visitor = data;
+  onstack_object_copy copy;
+  onstack_object_copy_headers(info, &copy);
+  return visitor->visit(&copy.info, size, visitor->data);
+}
+
+bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+  loader_visitor visitor = {.visit = visit, .data = data};
+  return loader_iterate(loader_visit_copy, &visitor);
+}
+
+static int loader_visit_load(struct dl_phdr_info *info, size_t size, void *data) {
+  loader_visitor *visitor = data;
+  (void)size;
+  return visitor->visit_load(info, onstack_load_walk_step(&visitor->walk, info), visitor->data);
+}
+
+bool onstack_loader_each_load(int (*visit)(const struct dl_phdr_info *info, uint64_t number, void *data), void *data) {
+  loader_visitor visitor = {.visit_load = visit, .data = data};
+  if (onstack_load_relaxed(&loader_lost)) return false;
+  onstack_loader_enter();
+  onstack_load_walk_begin(&visitor.walk);
+  dl_iterate_phdr(loader_visit_load, &visitor);
   onstack_loader_leave();
   return true;
 }
@@ -56,7 +93,7 @@ static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *coun
   return 1; /* the first one knows */
 }
 
-bool onstack_loader_count(onstack_loader_counts *counts) { return onstack_loader_each(loader_read_counts, counts); }
+bool onstack_loader_count(onstack_loader_counts *counts) { return loader_iterate(loader_read_counts, counts); }
 #else
 bool onstack_loader_count(onstack_loader_counts *counts) {
   (void)counts;

@@ -21,6 +21,8 @@ typedef struct onstack_loader_counts {
 } onstack_loader_counts;
 
 #ifdef __linux__
+#include "base/object_headers.h"
+
 #include <link.h>
 
 /* Around each call of ours that takes one of its locks. Ordinary threads. */
@@ -34,19 +36,16 @@ ONSTACK_INTERNAL void onstack_loader_forked(void);
 /* In the child of a fork. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 
-/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
+/* As dl_iterate_phdr, with copied headers; false, and no call, where the loader cannot be asked. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* The same without a copy: a visit that needs the headers copies them. `number`: base/load_numbers.h; 0: not known. */
+ONSTACK_INTERNAL bool onstack_loader_each_load(int (*visit)(const struct dl_phdr_info *info, uint64_t number, void *data),
+                                               void *data);
 
 /* In a visit: every object knows them. */
 static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
   return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
-}
-
-/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
-static inline __attribute__((unused)) uint64_t onstack_loader_segment(const struct dl_phdr_info *info, uint32_t type) {
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-  return 0;
 }
 #endif
 

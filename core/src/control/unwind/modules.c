@@ -2,8 +2,10 @@
 #include "control/unwind/modules.h"
 
 #include "base/clock_ns.h"
+#include "base/load_numbers.h"
 #include "base/loader.h"
 #include "base/own_executable.h"
+#include "base/own_memory.h"
 #include "control/unwind/dwarf.h"
 #include "control/unwind/fde_lookup.h"
 #include "base/process_memory.h"
@@ -20,31 +22,53 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 typedef struct module_entry {
   onstack_module module;
   uint64_t section_header;  /* .eh_frame_hdr, as loaded; 0: none */
   uint64_t section_end;     /* of the segment that holds it */
+  uint64_t data_high;       /* end of the last segment */
+  uint64_t load;            /* the loader's number (base/load_numbers.h); 0: not known */
   uint32_t place;           /* in the loader's list */
-  const char *name;         /* in the list's `names`, for the time of one look */
+  uint32_t from;            /* index in the previous list, plus 1; 0: it was not there */
+  const char *name;         /* in the list's `names`, for the time of one look; NULL: of the previous list */
   uint32_t described;       /* addresses that were described one by one, */
   uint32_t describes_most;  /* until there are so many; 0: not known yet */
   onstack_fde_index *index; /* for them, owned; NULL: none was */
   bool tried, published;
+  bool again; /* an object of this path was loaded before */
 } module_entry;
 
 #define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
 #define MODULES_DESCRIBED_BYTES 1024u                   /* of .eh_frame become rows in the time that one address takes */
-#define MODULES_NAME_BYTES ((size_t)1 << 17)            /* of all paths together */
+#define MODULES_AGAIN_SHARE 100u /* of a processor: at most a hundredth goes into tables of libraries that come again */
+#define MODULES_ROOM 64u         /* entries in addition to those of the previous list */
+#define MODULES_NAME_BYTES ((size_t)1 << 14) /* of the paths of new objects; more are asked for in a second pass */
+#define MODULES_PASSES 4u                    /* over the loader's list, while it grows */
+#define MODULES_PATHS UINT16_MAX             /* a module's number has 16 bits */
 
+typedef struct module_order {
+  uint64_t low;
+  uint32_t index;
+} module_order;
+
+/* In the loader's order. */
 typedef struct module_list {
   module_entry *entries;
-  char *names; /* copies of what the loader calls them, for the time of one look */
-  size_t names_used;
-  uint32_t count;
-  uint32_t length; /* of the loader's list, which names objects without code too */
+  module_order *order; /* by address */
+  uint32_t count, room;
+  uint32_t length; /* of the loader's list */
+  uint32_t stays;  /* objects before this place are never unloaded */
   onstack_loader_counts loaded;
+  /* For the time of one look: */
+  const struct module_list *old;
+  uint32_t old_next; /* objects of `old` before this one were passed */
+  uint32_t left_out; /* objects without room */
+  char *names;       /* copies of what the loader calls new objects */
+  size_t names_used, names_room, names_left_out;
 } module_list;
 
 /* Lock order: control lock, then this one; never together with the code map's. */
@@ -52,11 +76,21 @@ static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
 static bool modules_gone;         /* some were unloaded since the map was published */
 static uint64_t modules_retry_ns; /* before that there is no memory for tables; monotonic */
+static uint64_t modules_again_ns; /* before that no table of a library that came again is made unasked; monotonic */
 static bool modules_moving;       /* tables are between two lists: a child of fork in this instant has neither */
 
+/* Arrays for the handler's map, and their length. One that is not the current one is written next. */
+static onstack_module modules_first_spare[ONSTACK_MODULES_FIRST];
+static onstack_module *modules_arrays[2] = {modules_first_spare, NULL}; /* NULL: the one that the map begins with */
+static uint32_t modules_room = ONSTACK_MODULES_FIRST;
+
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
-static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
-static uint32_t modules_path_count = 1;
+typedef struct module_path_entry {
+  const char *path;
+  uint32_t hash;
+} module_path_entry;
+static module_path_entry *modules_paths;
+static uint32_t modules_path_count = 1, modules_path_room;
 
 /* Tables that the map does not name any more. Unmapped when every handler that may have read their address is gone. */
 #define MODULES_RETIRED 256u
@@ -72,6 +106,7 @@ static void module_note_segments(module_entry *entry, const struct dl_phdr_info 
     if (segment->p_type == PT_GNU_EH_FRAME) header = segment;
     if (segment->p_type != PT_LOAD) continue;
     if (low < entry->module.base) entry->module.base = low;
+    if (low + segment->p_memsz > entry->data_high) entry->data_high = low + segment->p_memsz;
     if (!(segment->p_flags & PF_X)) continue;
     if (entry->module.low == 0 || low < entry->module.low) entry->module.low = low;
     if (low + segment->p_memsz > entry->module.high) entry->module.high = low + segment->p_memsz;
@@ -89,26 +124,57 @@ static void module_note_segments(module_entry *entry, const struct dl_phdr_info 
 static const char *module_copy_name(module_list *list, const char *name) {
   if (!name) name = "";
   size_t size = strlen(name) + 1;
-  if (!list->names || size > MODULES_NAME_BYTES - list->names_used) return "";
+  if (size > list->names_room - list->names_used) {
+    list->names_left_out += size;
+    return "";
+  }
   char *copy = list->names + list->names_used;
   memcpy(copy, name, size);
   list->names_used += size;
   return copy;
 }
 
+/* The same object in the previous list, by its number. Objects that are in both are in the same order. */
+static const module_entry *module_of_old(module_list *list, uint64_t load) {
+  for (uint32_t i = list->old_next; load != 0 && list->old && i < list->old->count; i++) {
+    if (list->old->entries[i].load != load) continue;
+    list->old_next = i + 1;
+    return &list->old->entries[i];
+  }
+  return NULL;
+}
+
+/* The loader itself, and the object of this code: neither is unloaded while a session runs. */
+static bool module_stays(const module_entry *entry, uint64_t bias) {
+  const uint64_t here = (uint64_t)(uintptr_t)&modules_known - entry->module.base;
+  return (bias != 0 && bias == getauxval(AT_BASE)) || here < entry->data_high - entry->module.base;
+}
+
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
+static int module_copy(const struct dl_phdr_info *info, uint64_t load, void *data) {
   module_list *list = data;
-  (void)size;
   list->loaded = onstack_loader_counts_in(info);
   list->length++;
-  if (list->count == ONSTACK_MODULES) return 0;
-  module_entry *entry = &list->entries[list->count];
-  memset(entry, 0, sizeof(*entry));
+  if (list->count == list->room) {
+    list->left_out++;
+    return 0;
+  }
+  module_entry *entry = &list->entries[list->count++];
+  const module_entry *known = module_of_old(list, load);
+  if (known) {
+    *entry = *known;
+    entry->from = list->old_next;
+    entry->name = NULL;
+  } else {
+    onstack_object_copy copy;
+    onstack_object_copy_headers(info, &copy);
+    memset(entry, 0, sizeof(*entry));
+    module_note_segments(entry, &copy.info);
+    entry->load = load;
+    entry->name = module_copy_name(list, info->dlpi_name);
+  }
   entry->place = list->length - 1;
-  module_note_segments(entry, info);
-  entry->name = module_copy_name(list, info->dlpi_name);
-  if (entry->module.high != 0) list->count++;
+  if (module_stays(entry, info->dlpi_addr)) list->stays = list->length;
   return 0;
 }
 
@@ -166,8 +232,8 @@ static int module_derive(module_entry *entry, onstack_table_key *key, bool *keep
 /* Under the lock from here on. */
 
 static int module_compare(const void *left, const void *right) {
-  const module_entry *a = left, *b = right;
-  return a->module.low < b->module.low ? -1 : a->module.low > b->module.low;
+  const module_order *a = left, *b = right;
+  return a->low < b->low ? -1 : a->low > b->low;
 }
 
 /* Numbers of the map's states are told older from newer by the sign of their difference, and come round: one that is far back
@@ -177,26 +243,52 @@ static uint32_t modules_moved_up(uint32_t since, uint32_t next) {
   return next - since > MODULES_FAR ? next - MODULES_FAR : since;
 }
 
+/* Without memory the arrays stay as they are. The former ones stay mapped: a handler may be reading them. */
+static void modules_make_room(uint32_t count) {
+  uint32_t room = modules_room;
+  while (room < count && room <= UINT32_MAX / 2) room *= 2;
+  const size_t bytes = (size_t)room * sizeof(onstack_module) * 2;
+  onstack_module *both = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (both == MAP_FAILED) return;
+  onstack_own_memory_changes((int64_t)bytes);
+  modules_arrays[0] = both;
+  modules_arrays[1] = both + room;
+  onstack_publish(&modules_room, room); /* last: the child of a fork in between has the shorter length */
+}
+
 static void modules_publish(void) {
-  uint32_t count = 0;
-  const uint32_t next = onstack_seqlock_write_begin(&onstack_modules.lock); /* a walk meanwhile cannot tell */
+  uint32_t count = 0, left_out = modules_known.left_out;
+  if (modules_known.count > modules_room) modules_make_room(modules_known.count);
+  if (!modules_arrays[1]) modules_arrays[1] = onstack_modules.modules;
+  onstack_module *const to = modules_arrays[onstack_modules.modules == modules_arrays[0]];
+  const uint32_t next = onstack_load_relaxed(&onstack_modules.lock.sequence) + 2;
+  /* A handler that has read any of what follows, in an array that it found two changes ago, sees that the sequence number is
+     another one by now. */
+  onstack_fence_publish();
   for (uint32_t i = 0; i < modules_known.count; i++) {
-    module_entry *entry = &modules_known.entries[i];
+    module_entry *entry = &modules_known.entries[modules_known.order[i].index];
     onstack_module *from = &entry->module;
     from->since = entry->published ? modules_moved_up(from->since, next) : next;
     entry->published = true;
-    onstack_module *to = &onstack_modules.modules[count];
-    if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
-    onstack_store_relaxed(&to->low, from->low);
-    onstack_store_relaxed(&to->high, from->high);
-    onstack_store_relaxed(&to->base, from->base);
-    onstack_store_relaxed(&to->table, from->table);
-    onstack_store_relaxed(&to->since, from->since);
-    onstack_store_relaxed(&to->number, from->number);
-    onstack_store_relaxed(&to->pending, (uint16_t)(entry->section_header && !entry->tried));
+    if (from->high == 0) continue;                             /* an object without code */
+    if (count > 0 && from->low < to[count - 1].high) continue; /* overlapping extents: never from a loader */
+    if (count == modules_room) {
+      left_out++;
+      continue;
+    }
+    onstack_store_relaxed(&to[count].low, from->low);
+    onstack_store_relaxed(&to[count].high, from->high);
+    onstack_store_relaxed(&to[count].base, from->base);
+    onstack_store_relaxed(&to[count].table, from->table);
+    onstack_store_relaxed(&to[count].since, from->since);
+    onstack_store_relaxed(&to[count].number, from->number);
+    onstack_store_relaxed(&to[count].pending, (uint16_t)(entry->section_header && !entry->tried));
     count++;
   }
+  onstack_seqlock_write_begin(&onstack_modules.lock); /* a handler is refused for some instructions only */
+  onstack_store_relaxed(&onstack_modules.modules, to);
   onstack_store_relaxed(&onstack_modules.count, count);
+  onstack_store_relaxed(&onstack_modules.left_out, left_out);
   onstack_store_relaxed(&onstack_modules.gone, modules_gone ? next : modules_moved_up(onstack_modules.gone, next));
   modules_gone = false;
   /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new
@@ -218,60 +310,108 @@ static bool module_is_same(const module_entry *a, const module_entry *b) {
 /*
  * How many of the loader's objects are certainly those of the last look. Loaders append, and count what they append
  * (glibc, elf/dl-object.c, _dl_add_to_namespace_list; musl unloads nothing): with n of them loaded since, whatever is not
- * among the last n has been there all the time. Nothing else tells: another library may come to lie where one was, with
- * the same extents, and go again before anybody looks.
+ * among the last n has been there all the time. So has all that precedes an object that is never unloaded. Extents do not
+ * tell: another library may come to lie where one was, with the same extents, and go again before the next look.
  */
 static uint32_t modules_unmoved(const module_list *old, const module_list *fresh) {
   if (fresh->loaded.subs == old->loaded.subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
   const uint64_t loaded = fresh->loaded.adds - old->loaded.adds;
-  return loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
+  const uint32_t certain = loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
+  return certain > fresh->stays ? certain : fresh->stays;
 }
 
 /* The program itself has no name with the loader. */
-static const char *module_path(const module_entry *entry, bool first, char buffer[4096]) {
-  if (entry->name[0] != 0 || !first) return entry->name;
+static const char *module_path(const module_entry *entry, char buffer[4096]) {
+  if (entry->name[0] != 0 || entry->place != 0) return entry->name;
   ssize_t length = readlink(onstack_own_executable(), buffer, 4095);
   buffer[length > 0 ? length : 0] = 0;
   return buffer;
 }
 
-static uint32_t module_number(const char *path) {
+/* *again: the path is known already. */
+static uint32_t module_number(const char *path, bool *again) {
+  uint32_t hash = 5381;
+  for (const char *at = path; *at; at++) hash = hash * 33 + (uint8_t)*at;
+  *again = path[0] != 0;
   if (path[0] == 0) return 0;
   for (uint32_t i = 1; i < modules_path_count; i++)
-    if (strcmp(modules_paths[i], path) == 0) return i;
-  char *copy = modules_path_count <= ONSTACK_MODULES ? strdup(path) : NULL;
+    if (modules_paths[i].hash == hash && strcmp(modules_paths[i].path, path) == 0) return i;
+  *again = false;
+  if (modules_path_count >= modules_path_room && modules_path_count < MODULES_PATHS) {
+    const uint32_t room = modules_path_room ? modules_path_room * 2 : MODULES_ROOM;
+    module_path_entry *grown = realloc(modules_paths, room * sizeof(*grown));
+    if (!grown) return 0;
+    modules_paths = grown;
+    modules_path_room = room;
+  }
+  char *copy = modules_path_count < MODULES_PATHS ? strdup(path) : NULL;
   if (!copy) return 0;
-  modules_paths[modules_path_count] = copy;
+  modules_paths[modules_path_count] = (module_path_entry){copy, hash};
   return modules_path_count++;
+}
+
+/* The same object in the previous list, where the loader gives no numbers: one that has not moved. */
+static uint32_t module_unmoved_of_old(const module_list *fresh, const module_entry *entry, uint32_t *next) {
+  for (uint32_t k = *next; k < fresh->old->count; k++) {
+    const module_entry *other = &fresh->old->entries[k];
+    if ((entry->load != 0 && other->load != 0) || !module_is_same(entry, other)) continue;
+    *next = k + 1;
+    return k + 1;
+  }
+  return 0;
+}
+
+/* Finds the objects that are in both lists. */
+static void modules_compare(module_list *fresh) {
+  const uint32_t unmoved = modules_unmoved(fresh->old, fresh);
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < fresh->count; i++) {
+    module_entry *entry = &fresh->entries[i];
+    if (entry->from == 0 && entry->place < unmoved) {
+      entry->from = module_unmoved_of_old(fresh, entry, &next);
+      if (entry->from == 0) continue;
+      const uint32_t place = entry->place;
+      const uint64_t load = entry->load;
+      const char *name = entry->name;
+      *entry = fresh->old->entries[entry->from - 1];
+      entry->from = next;
+      entry->place = place;
+      entry->load = load;
+      entry->name = name;
+    }
+  }
+}
+
+static void modules_name(module_list *fresh) {
+  char buffer[4096];
+  for (uint32_t i = 0; i < fresh->count; i++) {
+    module_entry *entry = &fresh->entries[i];
+    if (entry->from == 0) entry->module.number = (uint16_t)module_number(module_path(entry, buffer), &entry->again);
+    entry->name = NULL;
+  }
+}
+
+static void modules_sort(module_list *fresh) {
+  for (uint32_t i = 0; i < fresh->count; i++) fresh->order[i] = (module_order){fresh->entries[i].module.low, i};
+  qsort(fresh->order, fresh->count, sizeof(*fresh->order), module_compare);
 }
 
 /* Takes the new list over, with the tables of the objects that are in both. */
 static void modules_take_over(module_list *fresh) {
   module_list old = modules_known;
-  const uint32_t unmoved = modules_unmoved(&old, fresh);
+  modules_compare(fresh);
+  modules_name(fresh);
+  modules_sort(fresh);
   onstack_publish(&modules_moving, true);
   for (uint32_t i = 0; i < fresh->count; i++) {
     module_entry *entry = &fresh->entries[i];
-    char buffer[4096];
-    entry->module.number = (uint16_t)module_number(module_path(entry, i == 0, buffer));
-    entry->name = NULL;
-    for (uint32_t k = 0; k < old.count && entry->place < unmoved; k++) {
-      if (!module_is_same(entry, &old.entries[k])) continue;
-      entry->module.since = old.entries[k].module.since;
-      entry->published = old.entries[k].published;
-      entry->module.table = old.entries[k].module.table;
-      entry->tried = old.entries[k].tried;
-      entry->described = old.entries[k].described;
-      entry->describes_most = old.entries[k].describes_most;
-      entry->index = old.entries[k].index;
-      old.entries[k].module.table = NULL;
-      old.entries[k].index = NULL;
-      break;
-    }
+    if (entry->from == 0) continue;
+    old.entries[entry->from - 1].module.table = NULL;
+    old.entries[entry->from - 1].index = NULL;
   }
-  qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
+  modules_known.old = NULL;
   modules_gone = fresh->loaded.subs != old.loaded.subs;
   onstack_store_relaxed(&onstack_modules.loads, onstack_modules.loads + 1); /* before the map says who is there now */
   modules_publish();
@@ -281,6 +421,7 @@ static void modules_take_over(module_list *fresh) {
     free(old.entries[k].index);
   }
   free(old.entries);
+  free(old.order);
 }
 
 typedef struct module_others {
@@ -294,7 +435,7 @@ static void module_add_other(void *data, struct dl_phdr_info *object) {
   const uint32_t before = list->count;
   object->dlpi_adds = list->loaded.adds;
   object->dlpi_subs = list->loaded.subs;
-  module_copy(object, sizeof(*object), list);
+  module_copy(object, 0, list);
   for (uint32_t i = 0; i < others->named && list->count > before; i++)
     if (list->entries[i].module.low == list->entries[before].module.low) list->count = before;
 }
@@ -307,38 +448,86 @@ static void modules_add_others(module_list *fresh) {
   const int64_t loaded = (int64_t)(fresh->loaded.adds - fresh->loaded.subs);
   if (loaded <= (int64_t)fresh->length) return;
   module_others others = {fresh, fresh->count};
-  const uint32_t length = fresh->length;
+  const uint32_t length = fresh->length, stays = fresh->stays;
   onstack_other_objects_each(onstack_process_memory_copy, module_add_other, &others);
   fresh->length = length;
+  fresh->stays = stays;
+}
+
+/* Room for so many entries; false: no memory, and the list is as it was. */
+static bool modules_reserve(module_list *list, uint32_t room, size_t names_room) {
+  module_entry *entries = realloc(list->entries, room * sizeof(*entries));
+  if (entries) list->entries = entries;
+  module_order *order = realloc(list->order, room * sizeof(*order));
+  if (order) list->order = order;
+  if (!entries || !order) return false;
+  list->room = room;
+  char *names = realloc(list->names, names_room);
+  if (!names) return false;
+  list->names = names;
+  list->names_room = names_room;
+  return true;
+}
+
+/* The loader's list as it is now; false: no memory. */
+static bool modules_list(module_list *fresh) {
+  uint32_t room = modules_known.count + MODULES_ROOM;
+  size_t names_room = MODULES_NAME_BYTES;
+  for (uint32_t i = 0; i < MODULES_PASSES && modules_reserve(fresh, room, names_room); i++) {
+    fresh->count = fresh->length = fresh->stays = fresh->old_next = fresh->left_out = 0;
+    fresh->names_used = fresh->names_left_out = 0;
+    onstack_loader_each_load(module_copy, fresh);
+    modules_add_others(fresh);
+    if (fresh->left_out == 0 && fresh->names_left_out == 0) break;
+    room += fresh->left_out + MODULES_ROOM;
+    names_room += fresh->names_left_out + MODULES_NAME_BYTES;
+  }
+  return fresh->length > 0;
+}
+
+/* Without memory for a list any address may belong to an object that is not in the map. */
+static void modules_miss(void) {
+  onstack_seqlock_write_begin(&onstack_modules.lock);
+  onstack_store_relaxed(&onstack_modules.left_out, onstack_modules.left_out + 1);
+  onstack_seqlock_write_end(&onstack_modules.lock);
 }
 
 static void modules_look(void) {
   onstack_loader_counts now;
   if (!onstack_loader_count(&now)) return;
   if (modules_known.entries && onstack_loader_same(&now, &modules_known.loaded)) return;
-  module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
-  if (!fresh.entries) return;
-  fresh.names = malloc(MODULES_NAME_BYTES);
-  onstack_loader_each(module_copy, &fresh);
-  modules_add_others(&fresh);
-  modules_take_over(&fresh);
+  module_list fresh = {.old = &modules_known};
+  if (modules_list(&fresh)) {
+    modules_take_over(&fresh);
+  } else {
+    modules_miss();
+    free(fresh.entries);
+    free(fresh.order);
+  }
   free(fresh.names);
 }
 
 const char *onstack_modules_path(uint32_t number) {
   pthread_mutex_lock(&modules_lock);
-  const char *path = number < modules_path_count ? modules_paths[number] : "";
+  const char *path = number > 0 && number < modules_path_count ? modules_paths[number].path : "";
   pthread_mutex_unlock(&modules_lock);
   return path;
 }
 
-/* The smallest section that has not been tried; NULL when all are. */
+/* Whether a table is to be made before a walk has asked for it. A library that is opened and closed all the time would be
+   derived each time; meanwhile its rules are found one by one. */
+static bool module_is_due(const module_entry *entry, uint64_t now) {
+  return !entry->tried && entry->section_header && (!entry->again || now >= modules_again_ns);
+}
+
+/* The smallest section that is due; NULL: none is. */
 static module_entry *modules_next(size_t *size) {
+  const uint64_t now = onstack_monotonic_ns();
   module_entry *next = NULL;
   for (uint32_t i = 0; i < modules_known.count; i++) {
     module_entry *entry = &modules_known.entries[i];
     uint64_t address;
-    if (entry->tried || !entry->section_header) continue;
+    if (!module_is_due(entry, now)) continue;
     size_t bytes = module_section_size(entry, &address);
     if (!next || bytes < *size) {
       next = entry;
@@ -349,8 +538,9 @@ static module_entry *modules_next(size_t *size) {
 }
 
 static bool modules_miss_tables(void) {
+  const uint64_t now = onstack_monotonic_ns();
   for (uint32_t i = 0; i < modules_known.count; i++)
-    if (!modules_known.entries[i].tried && modules_known.entries[i].section_header) return true;
+    if (module_is_due(&modules_known.entries[i], now)) return true;
   return false;
 }
 
@@ -378,7 +568,10 @@ static bool module_try(module_entry *entry) {
   const onstack_loader_counts loaded = modules_known.loaded;
   onstack_table_key key;
   bool keeps = false;
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   entry->tried = module_derive(entry, &key, &keeps) == 0;
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  if (entry->again) modules_again_ns = onstack_monotonic_ns() + took * MODULES_AGAIN_SHARE;
   if (entry->tried) module_free_index(entry);
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
@@ -473,6 +666,7 @@ void onstack_modules_after_fork(void) {
   if (onstack_seqlock_after_fork(&onstack_modules.lock) || modules_moving) {
     onstack_seqlock_write_begin(&onstack_modules.lock);
     onstack_modules.count = 0;
+    onstack_modules.left_out = 1;
     onstack_seqlock_write_end(&onstack_modules.lock);
     modules_moving = false;
     modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */

@@ -3,7 +3,8 @@
 
 #include "handler/unwind/pc_cache.h"
 
-ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules;
+static onstack_module rules_first_modules[ONSTACK_MODULES_FIRST];
+ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules = {.modules = rules_first_modules};
 ONSTACK_INTERNAL_DEFINE onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
 ONSTACK_INTERNAL_DEFINE uint64_t onstack_pc_epoch = 1; /* not 0: an empty entry must not check for PC 0 */
 
@@ -55,17 +56,20 @@ void onstack_described_put(uint64_t address, const onstack_rule *rule) {
 /* Copies the module that holds `address` to *out. */
 static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address, onstack_module *out) {
   const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
-  uint32_t count = onstack_load_relaxed(&onstack_modules.count);
+  const onstack_module *modules = onstack_load_relaxed(&onstack_modules.modules);
+  const uint32_t count = onstack_load_relaxed(&onstack_modules.count);
+  const bool whole = onstack_load_relaxed(&onstack_modules.left_out) == 0;
   uint32_t low = 0, high = count;
-  if (onstack_seqlock_is_written(begun) || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
+  /* Before the array is read: its length belongs to it. */
+  if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    if (onstack_load_relaxed(&onstack_modules.modules[middle].high) <= address)
+    if (onstack_load_relaxed(&modules[middle].high) <= address)
       low = middle + 1;
     else
       high = middle;
   }
-  const onstack_module *module = &onstack_modules.modules[low < ONSTACK_MODULES ? low : 0];
+  const onstack_module *module = &modules[low < count ? low : 0];
   onstack_module copy;
   copy.low = onstack_load_relaxed(&module->low);
   copy.high = onstack_load_relaxed(&module->high);
@@ -75,7 +79,8 @@ static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address
   copy.number = onstack_load_relaxed(&module->number);
   copy.pending = onstack_load_relaxed(&module->pending);
   if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
-  if (low >= count || address - copy.low >= copy.high - copy.low) return ONSTACK_MODULE_NONE;
+  if (low >= count || address - copy.low >= copy.high - copy.low)
+    return whole ? ONSTACK_MODULE_NONE : ONSTACK_MODULES_CHANGING;
   *out = copy;
   return ONSTACK_MODULE_HERE;
 }

@@ -77,14 +77,19 @@ typedef struct onstack_module {
   uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
 } onstack_module;
 
-#define ONSTACK_MODULES 1024u
+#define ONSTACK_MODULES_FIRST 1024u /* entries of the first array; it is doubled when more objects are loaded */
 
+/*
+ * A new state of the map is written into an array that the current state does not use, so a walk has to wait for nothing. An
+ * array that has become too small stays mapped, because a handler may be reading it.
+ */
 typedef struct onstack_module_map {
   onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
   uint32_t count;
-  uint32_t loads;                          /* how often the loader's list was found changed */
-  uint32_t gone;                           /* the last sequence number without some that had been there */
-  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
+  uint32_t loads;          /* how often the loader's list was found changed */
+  uint32_t gone;           /* the last sequence number without some that had been there */
+  uint32_t left_out;       /* objects that there was no memory for: an unknown address may be theirs */
+  onstack_module *modules; /* sorted by address, disjoint */
 } onstack_module_map;
 
 ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
@@ -92,7 +97,7 @@ ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
 typedef enum onstack_modules_status {
   ONSTACK_MODULE_NONE,
   ONSTACK_MODULE_HERE,
-  ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
+  ONSTACK_MODULES_CHANGING, /* not known: the map is being replaced at this moment, or it lacks objects */
 } onstack_modules_status;
 
 /* Finds the module that holds an address; *last as below. Signal-safe. */
