@@ -18740,11 +18740,11 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 #ifndef ONSTACK_CONTROL_UNWIND_GO_GO_OBJECTS_H
 #define ONSTACK_CONTROL_UNWIND_GO_GO_OBJECTS_H
 
-#define ONSTACK_GO_OBJECTS 512u
 #define ONSTACK_GO_SEGMENTS 12u /* linkers write four to six */
 
 typedef struct onstack_go_object {
   uint64_t bias;
+  uint64_t load; /* the loader's number (base/load_numbers.h); 0: not known */
   uint32_t segment_count;
   onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
   bool is_program;                                  /* the first one: it alone stays mapped whatever happens */
@@ -18752,8 +18752,16 @@ typedef struct onstack_go_object {
 } onstack_go_object;
 
 typedef struct onstack_go_object_list {
-  onstack_go_object *objects; /* the caller's, ONSTACK_GO_OBJECTS of them */
-  uint32_t count;
+  /* The caller's: objects with numbers up to this one were looked at before and are left out; 0: none was. */
+  uint64_t looked;
+  uint64_t live[ONSTACK_GO_RUNTIMES]; /* numbers of those whose presence is asked for; 0: none */
+  /* The answer: */
+  bool live_is_there[ONSTACK_GO_RUNTIMES];
+  onstack_go_object *objects; /* the caller frees them */
+  uint32_t count, room;
+  uint32_t length;   /* of the loader's list */
+  uint32_t left_out; /* objects that there was no memory for */
+  uint64_t last;     /* the highest number */
   onstack_loader_counts loaded;
 } onstack_go_object_list;
 
@@ -18762,7 +18770,7 @@ typedef struct onstack_go_sections {
   uint64_t module, module_size;
 } onstack_go_sections;
 
-/* Fills in the objects, those behind the last that has room left out. */
+/* Fills in the objects. */
 ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);
 
 /* 0 if the object has Go's function table. Reads its file, which may be another one by now. Errors: -errno; -ENOMEM, where
@@ -18795,25 +18803,44 @@ ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address
 
 #include <errno.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
+#define GO_ROOM 16u  /* objects beyond those of the last pass */
+#define GO_PASSES 4u /* over the loader's list, while it grows */
+
+/* Whether the object was looked at before; notes that it is there yet. */
+static bool go_is_looked_at(onstack_go_object_list *list, uint64_t load) {
+  if (load == 0 || load > list->looked) return false;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list->live_is_there[i] |= list->live[i] == load;
+  return true;
+}
+
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
+static int go_copy_object(const struct dl_phdr_info *info, uint64_t load, void *data) {
   onstack_go_object_list *list = data;
-  (void)size;
+  onstack_object_copy copy;
+  const bool is_program = list->length++ == 0;
   list->loaded = onstack_loader_counts_in(info);
-  if (list->count == ONSTACK_GO_OBJECTS) return 1;
+  if (load > list->last) list->last = load;
+  if (go_is_looked_at(list, load)) return 0;
+  if (list->count == list->room) {
+    list->left_out++;
+    return 0;
+  }
   onstack_go_object *object = &list->objects[list->count];
+  onstack_object_copy_headers(info, &copy);
   object->bias = info->dlpi_addr;
+  object->load = load;
   object->segment_count = 0;
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &copy.headers[i];
     if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == ONSTACK_GO_SEGMENTS) continue;
     uint64_t low = info->dlpi_addr + segment->p_vaddr;
     object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
   }
-  object->is_program = list->count == 0;
+  object->is_program = is_program;
   object->path[0] = 0;
   if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
   list->count++;
@@ -18863,15 +18890,41 @@ static void go_add_other(void *data, struct dl_phdr_info *info) {
     if (list->objects[i].bias == info->dlpi_addr) return;
   info->dlpi_adds = list->loaded.adds;
   info->dlpi_subs = list->loaded.subs;
-  go_copy_object(info, sizeof(*info), list);
+  go_copy_object(info, 0, list);
+}
+
+/* More loaded, in all namespaces, than listed, of our own: see control/unwind/modules.c. */
+static bool go_has_others(const onstack_go_object_list *list) {
+  return (int64_t)(list->loaded.adds - list->loaded.subs) > (int64_t)list->length;
+}
+
+static void go_list_own(onstack_go_object_list *list) {
+  list->count = list->length = list->left_out = 0;
+  list->last = 0;
+  memset(list->live_is_there, 0, sizeof(list->live_is_there));
+  onstack_loader_each_load(go_copy_object, list);
+}
+
+static void go_list_all(onstack_go_object_list *list) {
+  go_list_own(list);
+  if (!go_has_others(list)) return;
+  if (list->looked != 0) { /* what a whole list of our own lacks belongs to the others */
+    list->looked = 0;
+    go_list_own(list);
+  }
+  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
 }
 
 void onstack_go_objects_list(onstack_go_object_list *list) {
-  list->count = 0;
-  onstack_loader_each(go_copy_object, list);
-  /* More loaded, in all namespaces, than listed, of our own: see control/unwind/modules.c. */
-  if ((int64_t)(list->loaded.adds - list->loaded.subs) <= (int64_t)list->count || list->count == ONSTACK_GO_OBJECTS) return;
-  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
+  for (uint32_t pass = 0; pass < GO_PASSES; pass++) {
+    go_list_all(list);
+    if (list->left_out == 0) return;
+    const uint32_t room = list->count + list->left_out + GO_ROOM;
+    onstack_go_object *objects = realloc(list->objects, room * sizeof(*objects));
+    if (!objects) return;
+    list->objects = objects;
+    list->room = room;
+  }
 }
 
 /* ---- core/src/control/unwind/go/go_pclntab.c ---- */
@@ -18984,6 +19037,7 @@ typedef struct go_entry {
   bool is_library; /* built to be one (c-archive, c-shared), though it may lie in the program's file */
   uint8_t *copy;   /* NULL: the program's own tables, where they lie */
   uint64_t bias;
+  uint64_t load;                 /* the loader's number of the object; 0: not known */
   uint64_t pclntab, functab_end; /* loaded addresses */
   uint8_t witness[GO_WITNESS];
 } go_entry;
@@ -18991,6 +19045,7 @@ typedef struct go_entry {
 static go_entry go_entries[ONSTACK_GO_RUNTIMES]; /* this and what follows: under the map lock */
 static onstack_loader_counts go_seen;
 static bool go_seen_any;
+static uint64_t go_looked; /* objects with numbers up to this one have been looked at */
 
 /* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
    at again, so many times, until it can be read. */
@@ -19072,13 +19127,16 @@ static bool go_is_same(const go_entry *entry) {
 
 static bool go_is_live(uint32_t index) { return onstack_load_relaxed(&onstack_code.go[index].text.high) != 0; }
 
-static bool go_is_there(const go_entry *entry, const onstack_go_object_list *list) {
+static bool go_is_there(uint32_t index, const onstack_go_object_list *list) {
+  const go_entry *entry = &go_entries[index];
+  if (list->live_is_there[index]) return true;
   for (uint32_t i = 0; i < list->count; i++) {
     const onstack_go_object *object = &list->objects[i];
+    if (object->load != 0 && entry->load != 0 && object->load != entry->load) continue;
     if (object->bias == entry->bias && onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
       return go_is_same(entry);
   }
-  return list->count == ONSTACK_GO_OBJECTS; /* behind the end of the list: perhaps */
+  return list->left_out > 0; /* perhaps */
 }
 
 static void go_retire(uint32_t index) {
@@ -19089,9 +19147,15 @@ static void go_retire(uint32_t index) {
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
 }
 
-static void go_retire_missing(const onstack_go_object_list *list) {
-  for (uint32_t i = 0; i < onstack_code.go_count; i++)
-    if (go_entries[i].copy && go_is_live(i) && !go_is_there(&go_entries[i], list)) go_retire(i);
+/* Whether there were any: an object that found no free entry may get one. */
+static bool go_retire_missing(const onstack_go_object_list *list) {
+  bool retired = false;
+  for (uint32_t i = 0; i < onstack_code.go_count; i++) {
+    if (!go_entries[i].copy || !go_is_live(i) || go_is_there(i, list)) continue;
+    go_retire(i);
+    retired = true;
+  }
+  return retired;
 }
 
 /* Gives back what is retired, once every handler that may have found it has left. */
@@ -19168,7 +19232,12 @@ static bool go_enter(uint32_t index, const onstack_go_object *object, const onst
   onstack_go_pclntab_each(table, go_note_function, &go);
   onstack_go_layout_read(&go);
   const uint64_t functab_end = table->functions + table->function_count * 8 + 4;
-  go_entry entry = {true, go_notes_library, NULL, object->bias, sections->pclntab, sections->pclntab + functab_end, {0}};
+  go_entry entry = {.used = true,
+                    .is_library = go_notes_library,
+                    .bias = object->bias,
+                    .load = object->load,
+                    .pclntab = sections->pclntab,
+                    .functab_end = sections->pclntab + functab_end};
   memcpy(entry.witness, table->base, GO_WITNESS / 2);
   memcpy(entry.witness + GO_WITNESS / 2, table->base + functab_end - GO_WITNESS / 2, GO_WITNESS / 2);
   if (copy) entry.copy = go_keep_tail(copy, table, &go.functions);
@@ -19211,19 +19280,21 @@ static bool go_inspect_object(const onstack_go_object *object) {
 }
 
 void onstack_go_runtime_refresh(void) {
-  onstack_go_object_list list = {.objects = NULL};
+  onstack_go_object_list list = {.looked = go_looked};
   go_free_retired();
   if (!onstack_loader_count(&list.loaded)) return;
   if (go_seen_any && onstack_loader_same(&list.loaded, &go_seen)) return;
-  list.objects = malloc(ONSTACK_GO_OBJECTS * sizeof(onstack_go_object));
-  if (!list.objects) return;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list.live[i] = go_is_live(i) ? go_entries[i].load : 0;
   onstack_go_objects_list(&list);
   if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
-  go_retire_missing(&list);
-  bool finished = true;
+  const bool retired = go_retire_missing(&list);
+  bool finished = list.left_out == 0;
   for (uint32_t i = 0; i < list.count; i++) finished = go_inspect_object(&list.objects[i]) && finished;
   go_seen_any = finished || ++go_looks >= GO_LOOKS;
-  if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
+  if (go_seen_any)
+    go_looked = retired ? 0 : list.last;
+  else
+    onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
   go_seen = list.loaded;
   free(list.objects);
 }

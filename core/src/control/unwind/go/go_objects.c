@@ -8,25 +8,44 @@
 
 #include <errno.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
+#define GO_ROOM 16u  /* objects beyond those of the last pass */
+#define GO_PASSES 4u /* over the loader's list, while it grows */
+
+/* Whether the object was looked at before; notes that it is there yet. */
+static bool go_is_looked_at(onstack_go_object_list *list, uint64_t load) {
+  if (load == 0 || load > list->looked) return false;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list->live_is_there[i] |= list->live[i] == load;
+  return true;
+}
+
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
+static int go_copy_object(const struct dl_phdr_info *info, uint64_t load, void *data) {
   onstack_go_object_list *list = data;
-  (void)size;
+  onstack_object_copy copy;
+  const bool is_program = list->length++ == 0;
   list->loaded = onstack_loader_counts_in(info);
-  if (list->count == ONSTACK_GO_OBJECTS) return 1;
+  if (load > list->last) list->last = load;
+  if (go_is_looked_at(list, load)) return 0;
+  if (list->count == list->room) {
+    list->left_out++;
+    return 0;
+  }
   onstack_go_object *object = &list->objects[list->count];
+  onstack_object_copy_headers(info, &copy);
   object->bias = info->dlpi_addr;
+  object->load = load;
   object->segment_count = 0;
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &copy.headers[i];
     if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == ONSTACK_GO_SEGMENTS) continue;
     uint64_t low = info->dlpi_addr + segment->p_vaddr;
     object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
   }
-  object->is_program = list->count == 0;
+  object->is_program = is_program;
   object->path[0] = 0;
   if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
   list->count++;
@@ -76,13 +95,39 @@ static void go_add_other(void *data, struct dl_phdr_info *info) {
     if (list->objects[i].bias == info->dlpi_addr) return;
   info->dlpi_adds = list->loaded.adds;
   info->dlpi_subs = list->loaded.subs;
-  go_copy_object(info, sizeof(*info), list);
+  go_copy_object(info, 0, list);
+}
+
+/* More loaded, in all namespaces, than listed, of our own: see control/unwind/modules.c. */
+static bool go_has_others(const onstack_go_object_list *list) {
+  return (int64_t)(list->loaded.adds - list->loaded.subs) > (int64_t)list->length;
+}
+
+static void go_list_own(onstack_go_object_list *list) {
+  list->count = list->length = list->left_out = 0;
+  list->last = 0;
+  memset(list->live_is_there, 0, sizeof(list->live_is_there));
+  onstack_loader_each_load(go_copy_object, list);
+}
+
+static void go_list_all(onstack_go_object_list *list) {
+  go_list_own(list);
+  if (!go_has_others(list)) return;
+  if (list->looked != 0) { /* what a whole list of our own lacks belongs to the others */
+    list->looked = 0;
+    go_list_own(list);
+  }
+  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
 }
 
 void onstack_go_objects_list(onstack_go_object_list *list) {
-  list->count = 0;
-  onstack_loader_each(go_copy_object, list);
-  /* More loaded, in all namespaces, than listed, of our own: see control/unwind/modules.c. */
-  if ((int64_t)(list->loaded.adds - list->loaded.subs) <= (int64_t)list->count || list->count == ONSTACK_GO_OBJECTS) return;
-  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
+  for (uint32_t pass = 0; pass < GO_PASSES; pass++) {
+    go_list_all(list);
+    if (list->left_out == 0) return;
+    const uint32_t room = list->count + list->left_out + GO_ROOM;
+    onstack_go_object *objects = realloc(list->objects, room * sizeof(*objects));
+    if (!objects) return;
+    list->objects = objects;
+    list->room = room;
+  }
 }

@@ -35,6 +35,7 @@ typedef struct go_entry {
   bool is_library; /* built to be one (c-archive, c-shared), though it may lie in the program's file */
   uint8_t *copy;   /* NULL: the program's own tables, where they lie */
   uint64_t bias;
+  uint64_t load;                 /* the loader's number of the object; 0: not known */
   uint64_t pclntab, functab_end; /* loaded addresses */
   uint8_t witness[GO_WITNESS];
 } go_entry;
@@ -42,6 +43,7 @@ typedef struct go_entry {
 static go_entry go_entries[ONSTACK_GO_RUNTIMES]; /* this and what follows: under the map lock */
 static onstack_loader_counts go_seen;
 static bool go_seen_any;
+static uint64_t go_looked; /* objects with numbers up to this one have been looked at */
 
 /* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
    at again, so many times, until it can be read. */
@@ -123,13 +125,16 @@ static bool go_is_same(const go_entry *entry) {
 
 static bool go_is_live(uint32_t index) { return onstack_load_relaxed(&onstack_code.go[index].text.high) != 0; }
 
-static bool go_is_there(const go_entry *entry, const onstack_go_object_list *list) {
+static bool go_is_there(uint32_t index, const onstack_go_object_list *list) {
+  const go_entry *entry = &go_entries[index];
+  if (list->live_is_there[index]) return true;
   for (uint32_t i = 0; i < list->count; i++) {
     const onstack_go_object *object = &list->objects[i];
+    if (object->load != 0 && entry->load != 0 && object->load != entry->load) continue;
     if (object->bias == entry->bias && onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
       return go_is_same(entry);
   }
-  return list->count == ONSTACK_GO_OBJECTS; /* behind the end of the list: perhaps */
+  return list->left_out > 0; /* perhaps */
 }
 
 static void go_retire(uint32_t index) {
@@ -140,9 +145,15 @@ static void go_retire(uint32_t index) {
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
 }
 
-static void go_retire_missing(const onstack_go_object_list *list) {
-  for (uint32_t i = 0; i < onstack_code.go_count; i++)
-    if (go_entries[i].copy && go_is_live(i) && !go_is_there(&go_entries[i], list)) go_retire(i);
+/* Whether there were any: an object that found no free entry may get one. */
+static bool go_retire_missing(const onstack_go_object_list *list) {
+  bool retired = false;
+  for (uint32_t i = 0; i < onstack_code.go_count; i++) {
+    if (!go_entries[i].copy || !go_is_live(i) || go_is_there(i, list)) continue;
+    go_retire(i);
+    retired = true;
+  }
+  return retired;
 }
 
 /* Gives back what is retired, once every handler that may have found it has left. */
@@ -219,7 +230,12 @@ static bool go_enter(uint32_t index, const onstack_go_object *object, const onst
   onstack_go_pclntab_each(table, go_note_function, &go);
   onstack_go_layout_read(&go);
   const uint64_t functab_end = table->functions + table->function_count * 8 + 4;
-  go_entry entry = {true, go_notes_library, NULL, object->bias, sections->pclntab, sections->pclntab + functab_end, {0}};
+  go_entry entry = {.used = true,
+                    .is_library = go_notes_library,
+                    .bias = object->bias,
+                    .load = object->load,
+                    .pclntab = sections->pclntab,
+                    .functab_end = sections->pclntab + functab_end};
   memcpy(entry.witness, table->base, GO_WITNESS / 2);
   memcpy(entry.witness + GO_WITNESS / 2, table->base + functab_end - GO_WITNESS / 2, GO_WITNESS / 2);
   if (copy) entry.copy = go_keep_tail(copy, table, &go.functions);
@@ -262,19 +278,21 @@ static bool go_inspect_object(const onstack_go_object *object) {
 }
 
 void onstack_go_runtime_refresh(void) {
-  onstack_go_object_list list = {.objects = NULL};
+  onstack_go_object_list list = {.looked = go_looked};
   go_free_retired();
   if (!onstack_loader_count(&list.loaded)) return;
   if (go_seen_any && onstack_loader_same(&list.loaded, &go_seen)) return;
-  list.objects = malloc(ONSTACK_GO_OBJECTS * sizeof(onstack_go_object));
-  if (!list.objects) return;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list.live[i] = go_is_live(i) ? go_entries[i].load : 0;
   onstack_go_objects_list(&list);
   if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
-  go_retire_missing(&list);
-  bool finished = true;
+  const bool retired = go_retire_missing(&list);
+  bool finished = list.left_out == 0;
   for (uint32_t i = 0; i < list.count; i++) finished = go_inspect_object(&list.objects[i]) && finished;
   go_seen_any = finished || ++go_looks >= GO_LOOKS;
-  if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
+  if (go_seen_any)
+    go_looked = retired ? 0 : list.last;
+  else
+    onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
   go_seen = list.loaded;
   free(list.objects);
 }
