@@ -21895,6 +21895,7 @@ typedef struct onstack_profile_mapping {
   const char *path; /* in the set's arena; "" for anonymous memory */
   uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
   uint64_t image_bytes;
+  uint64_t load; /* the loader's number of the object that it belongs to (base/load_numbers.h); 0: not known */
   /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
      file later. */
   onstack_elf_build_id build_id;
@@ -21951,6 +21952,9 @@ ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, con
 
 /* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
 ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
+
+/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
+ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
 
 /* Adds a copy; its path is in the set's arena. NULL: no memory. */
 ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
@@ -25249,9 +25253,10 @@ static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_ma
 }
 
 /* Build id and addresses of an image: from memory, or, where memory cannot be read (seccomp, emulators), the file. */
-static void maps_identify(onstack_profile_mapping *mapping, const onstack_profile_maps *previous) {
+static void maps_identify(onstack_profile_mapping *mapping, const onstack_profile_maps *previous, bool changed) {
   const onstack_profile_mapping *known = !previous ? NULL : onstack_profile_maps_find(previous, mapping->start);
-  if (known && !known->retired && maps_same(known, mapping)) {
+  const bool is_known = known && (!changed || (known->load != 0 && known->load == mapping->load));
+  if (is_known && !known->retired && maps_same(known, mapping)) {
     mapping->build_id = known->build_id;
     mapping->stamp = known->stamp;
     mapping->vaddr_difference = known->vaddr_difference;
@@ -25322,7 +25327,8 @@ onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *prev
   if (!maps) return NULL;
   maps->references = 1;
   bool good = maps_read_now(maps);
-  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], changed ? NULL : previous);
+  if (good) onstack_profile_maps_number(maps);
+  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
   if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
   if (good) return maps;
   onstack_profile_maps_free(maps);
@@ -25435,7 +25441,36 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   maps->count = kept;
   return !scan.failed;
 }
+
+/* The first of the sorted mappings that ends behind an address. */
+static size_t loader_first_behind(const onstack_profile_maps *maps, uint64_t address) {
+  size_t low = 0, high = maps->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (maps->items[middle].limit <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* An object's program headers lie at the beginning of its file. */
+static int loader_number(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  onstack_profile_maps *maps = data;
+  const uint64_t headers = (uint64_t)(uintptr_t)info->dlpi_phdr;
+  for (size_t i = loader_first_behind(maps, headers); i < maps->count; i++) {
+    onstack_profile_mapping *mapping = &maps->items[i];
+    if (headers - mapping->image >= mapping->image_bytes) break;
+    mapping->load = number;
+  }
+  return 0;
+}
+
+void onstack_profile_maps_number(onstack_profile_maps *maps) { onstack_loader_each_load(loader_number, maps); }
 #else
+void onstack_profile_maps_number(onstack_profile_maps *maps) { (void)maps; }
+
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   (void)maps;
   return true;
@@ -25643,12 +25678,20 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
 #ifndef ONSTACK_PROFILE_MAPS_SIGHT_H
 #define ONSTACK_PROFILE_MAPS_SIGHT_H
 
+/* The loader's numbers (base/load_numbers.h) of all objects at one moment, sorted. */
+typedef struct onstack_profile_loads {
+  uint64_t *numbers;
+  size_t count, room;
+  onstack_loader_counts counted; /* at that moment */
+} onstack_profile_loads;
+
 typedef struct onstack_profile_sight {
   onstack_profile_maps *maps;                  /* never NULL */
   onstack_profile_maps *earlier;               /* NULL: none */
   onstack_loader_counts loaded;                /* when `maps` was read; zeros where the loader cannot be asked */
   uint64_t since_ns, until_ns;                 /* when `maps` was found true first and last; monotonic */
   uint64_t earlier_since_ns, earlier_until_ns; /* the same of `earlier` */
+  onstack_profile_loads loads;                 /* what is loaded now, where that is not what it was */
 } onstack_profile_sight;
 
 /* Errors: -ENOMEM. */
@@ -25665,6 +25708,13 @@ ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_sight_read(onstack_profil
 /* Whether objects were loaded or unloaded since the set of now was read; no: it is true until this moment. */
 ONSTACK_INTERNAL bool onstack_profile_sight_has_changed(onstack_profile_sight *sight);
 
+/* After a change: looks which objects are loaded now, if that is not known yet. */
+ONSTACK_INTERNAL void onstack_profile_sight_ask(onstack_profile_sight *sight);
+
+/* Whether an address of the process lies in an object that was loaded when the set of now was read, and at the last
+   onstack_profile_sight_ask. Such an address needs no new set, which costs more than many samples. */
+ONSTACK_INTERNAL bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address);
+
 /* The set's address for an address at a time (0: now), ONSTACK_MAPS_UNKNOWN where it cannot be told. */
 ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address,
                                                       uint64_t time_ns);
@@ -25672,6 +25722,7 @@ ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sigh
 #endif
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* Objects that come while the text is read: the text may have half of them. */
 #define ONSTACK_SIGHT_TRIES 3
@@ -25698,12 +25749,14 @@ void onstack_profile_sight_close(onstack_profile_sight *sight) {
   for (int i = 0; i < 2; i++) {
     if (sets[i]) onstack_profile_maps_free(sets[i]);
   }
+  free(sight->loads.numbers);
 }
 
 /* Between two stores both pointers name one set, and each would give up its only reference: the earlier set is given up
    with its memory. Nothing is known of when the other was true. */
 void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
   sight->earlier = NULL;
+  sight->loads = (onstack_profile_loads){0}; /* its memory may be in any state */
   sight->since_ns = UINT64_MAX;
   sight->until_ns = 0;
 }
@@ -25721,6 +25774,7 @@ onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, b
     steady = onstack_loader_same(&before, &after);
   }
   const uint64_t read_ns = onstack_monotonic_ns();
+  for (size_t i = 0; !steady && i < now->count; i++) now->items[i].load = 0; /* of another moment than the mappings */
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
   onstack_profile_maps *old = sight->earlier;
   sight->earlier = sight->maps;
@@ -25739,6 +25793,61 @@ bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
   if (!onstack_loader_same(&loaded, &sight->loaded)) return true;
   if (sight->until_ns != 0) sight->until_ns = now;
   return false;
+}
+
+#ifdef __linux__
+#define SIGHT_ROOM 64u /* numbers beyond those of the last time */
+
+typedef struct sight_list {
+  onstack_profile_loads *loads;
+  size_t met; /* objects, of which there may be more than there is room for */
+} sight_list;
+
+/* Numbers rise along the loader's list, but for its own. */
+static int sight_note_load(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  sight_list *list = data;
+  onstack_profile_loads *loads = list->loads;
+  loads->counted = onstack_loader_counts_in(info);
+  if (list->met++ >= loads->room || number == 0) return 0;
+  size_t at = loads->count++;
+  for (; at > 0 && loads->numbers[at - 1] > number; at--) loads->numbers[at] = loads->numbers[at - 1];
+  loads->numbers[at] = number;
+  return 0;
+}
+
+/* Without memory some are missing: then a set is read that need not be. */
+static void sight_note_loads(onstack_profile_loads *loads) {
+  for (;;) {
+    sight_list list = {loads, 0};
+    loads->count = 0;
+    if (!onstack_loader_each_load(sight_note_load, &list) || list.met <= loads->room) return;
+    uint64_t *numbers = realloc(loads->numbers, (list.met + SIGHT_ROOM) * sizeof(*numbers));
+    if (!numbers) return;
+    loads->numbers = numbers;
+    loads->room = list.met + SIGHT_ROOM;
+  }
+}
+#else
+static void sight_note_loads(onstack_profile_loads *loads) { loads->count = 0; }
+#endif
+
+void onstack_profile_sight_ask(onstack_profile_sight *sight) {
+  const onstack_loader_counts now = sight_count();
+  if (sight->loads.room == 0 || !onstack_loader_same(&now, &sight->loads.counted)) sight_note_loads(&sight->loads);
+}
+
+bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(sight->maps, address);
+  size_t low = 0, high = sight->loads.count;
+  if (!mapping || mapping->load == 0 || mapping->retired) return false;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (sight->loads.numbers[middle] < mapping->load)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < sight->loads.count && sight->loads.numbers[low] == mapping->load;
 }
 
 uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
@@ -27311,17 +27420,30 @@ static bool profile_sample_is_sound(const onstack_sample *sample) {
          profile_labels_are_sound(sample);
 }
 
-/* Look-up addresses: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
+/* The look-up address of a frame: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
+static uint64_t profile_address(const onstack_sample *sample, uint32_t frame) {
+  const uint64_t address = sample->frames[frame];
+  return frame > 0 && address != 0 && !onstack_is_interpreted(address) ? address - 1 : address;
+}
+
 static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
   for (uint32_t i = 0; i < sample->frame_count; i++) {
-    uint64_t address = sample->frames[i];
-    if (onstack_is_interpreted(address)) {
-      profile->frames[i] = address;
-      continue;
-    }
-    if (i > 0 && address != 0) address--;
-    profile->frames[i] = onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
+    const uint64_t address = profile_address(sample, i);
+    profile->frames[i] =
+        onstack_is_interpreted(address) ? address : onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
   }
+}
+
+/* Whether the mappings must be read before this sample is counted. Where libraries come and go all the time, samples outside of
+   them need none. */
+static bool profile_needs_maps(onstack_profile *profile, const onstack_sample *sample) {
+  if (!onstack_profile_sight_has_changed(&profile->sight)) return false;
+  onstack_profile_sight_ask(&profile->sight);
+  for (uint32_t i = 0; i < sample->frame_count; i++) {
+    const uint64_t address = profile_address(sample, i);
+    if (!onstack_is_interpreted(address) && !onstack_profile_sight_still_holds(&profile->sight, address)) return true;
+  }
+  return false;
 }
 
 static onstack_profile_head profile_head(const onstack_profile *profile, const onstack_sample *sample) {
@@ -27383,7 +27505,7 @@ static void profile_ask_names(onstack_profile *profile, onstack_profile_stacks *
 static int profile_count(onstack_profile *profile, const onstack_profile_head *head, const onstack_sample *sample,
                          onstack_profile_maps *old[2]) {
   bool added;
-  if (onstack_profile_sight_has_changed(&profile->sight)) old[0] = profile_reread_maps(profile, true);
+  if (profile_needs_maps(profile, sample)) old[0] = profile_reread_maps(profile, true);
   profile_take_frames(profile, sample);
   if (!profile->stacks) profile->stacks = onstack_profile_stacks_new(profile->timeline_bytes, profile->start_ns);
   if (!profile->stacks) return -ENOMEM;

@@ -132,17 +132,30 @@ static bool profile_sample_is_sound(const onstack_sample *sample) {
          profile_labels_are_sound(sample);
 }
 
-/* Look-up addresses: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
+/* The look-up address of a frame: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
+static uint64_t profile_address(const onstack_sample *sample, uint32_t frame) {
+  const uint64_t address = sample->frames[frame];
+  return frame > 0 && address != 0 && !onstack_is_interpreted(address) ? address - 1 : address;
+}
+
 static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
   for (uint32_t i = 0; i < sample->frame_count; i++) {
-    uint64_t address = sample->frames[i];
-    if (onstack_is_interpreted(address)) {
-      profile->frames[i] = address;
-      continue;
-    }
-    if (i > 0 && address != 0) address--;
-    profile->frames[i] = onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
+    const uint64_t address = profile_address(sample, i);
+    profile->frames[i] =
+        onstack_is_interpreted(address) ? address : onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
   }
+}
+
+/* Whether the mappings must be read before this sample is counted. Where libraries come and go all the time, samples outside of
+   them need none. */
+static bool profile_needs_maps(onstack_profile *profile, const onstack_sample *sample) {
+  if (!onstack_profile_sight_has_changed(&profile->sight)) return false;
+  onstack_profile_sight_ask(&profile->sight);
+  for (uint32_t i = 0; i < sample->frame_count; i++) {
+    const uint64_t address = profile_address(sample, i);
+    if (!onstack_is_interpreted(address) && !onstack_profile_sight_still_holds(&profile->sight, address)) return true;
+  }
+  return false;
 }
 
 static onstack_profile_head profile_head(const onstack_profile *profile, const onstack_sample *sample) {
@@ -204,7 +217,7 @@ static void profile_ask_names(onstack_profile *profile, onstack_profile_stacks *
 static int profile_count(onstack_profile *profile, const onstack_profile_head *head, const onstack_sample *sample,
                          onstack_profile_maps *old[2]) {
   bool added;
-  if (onstack_profile_sight_has_changed(&profile->sight)) old[0] = profile_reread_maps(profile, true);
+  if (profile_needs_maps(profile, sample)) old[0] = profile_reread_maps(profile, true);
   profile_take_frames(profile, sample);
   if (!profile->stacks) profile->stacks = onstack_profile_stacks_new(profile->timeline_bytes, profile->start_ns);
   if (!profile->stacks) return -ENOMEM;

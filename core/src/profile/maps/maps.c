@@ -37,9 +37,10 @@ static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_ma
 }
 
 /* Build id and addresses of an image: from memory, or, where memory cannot be read (seccomp, emulators), the file. */
-static void maps_identify(onstack_profile_mapping *mapping, const onstack_profile_maps *previous) {
+static void maps_identify(onstack_profile_mapping *mapping, const onstack_profile_maps *previous, bool changed) {
   const onstack_profile_mapping *known = !previous ? NULL : onstack_profile_maps_find(previous, mapping->start);
-  if (known && !known->retired && maps_same(known, mapping)) {
+  const bool is_known = known && (!changed || (known->load != 0 && known->load == mapping->load));
+  if (is_known && !known->retired && maps_same(known, mapping)) {
     mapping->build_id = known->build_id;
     mapping->stamp = known->stamp;
     mapping->vaddr_difference = known->vaddr_difference;
@@ -110,7 +111,8 @@ onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *prev
   if (!maps) return NULL;
   maps->references = 1;
   bool good = maps_read_now(maps);
-  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], changed ? NULL : previous);
+  if (good) onstack_profile_maps_number(maps);
+  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
   if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
   if (good) return maps;
   onstack_profile_maps_free(maps);

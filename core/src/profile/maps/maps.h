@@ -35,6 +35,7 @@ typedef struct onstack_profile_mapping {
   const char *path; /* in the set's arena; "" for anonymous memory */
   uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
   uint64_t image_bytes;
+  uint64_t load; /* the loader's number of the object that it belongs to (base/load_numbers.h); 0: not known */
   /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
      file later. */
   onstack_elf_build_id build_id;
@@ -91,6 +92,9 @@ ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, con
 
 /* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
 ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
+
+/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
+ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
 
 /* Adds a copy; its path is in the set's arena. NULL: no memory. */
 ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,

@@ -84,7 +84,36 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   maps->count = kept;
   return !scan.failed;
 }
+
+/* The first of the sorted mappings that ends behind an address. */
+static size_t loader_first_behind(const onstack_profile_maps *maps, uint64_t address) {
+  size_t low = 0, high = maps->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (maps->items[middle].limit <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* An object's program headers lie at the beginning of its file. */
+static int loader_number(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  onstack_profile_maps *maps = data;
+  const uint64_t headers = (uint64_t)(uintptr_t)info->dlpi_phdr;
+  for (size_t i = loader_first_behind(maps, headers); i < maps->count; i++) {
+    onstack_profile_mapping *mapping = &maps->items[i];
+    if (headers - mapping->image >= mapping->image_bytes) break;
+    mapping->load = number;
+  }
+  return 0;
+}
+
+void onstack_profile_maps_number(onstack_profile_maps *maps) { onstack_loader_each_load(loader_number, maps); }
 #else
+void onstack_profile_maps_number(onstack_profile_maps *maps) { (void)maps; }
+
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   (void)maps;
   return true;

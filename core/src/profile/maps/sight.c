@@ -4,6 +4,7 @@
 #include "base/clock_ns.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* Objects that come while the text is read: the text may have half of them. */
 #define ONSTACK_SIGHT_TRIES 3
@@ -30,12 +31,14 @@ void onstack_profile_sight_close(onstack_profile_sight *sight) {
   for (int i = 0; i < 2; i++) {
     if (sets[i]) onstack_profile_maps_free(sets[i]);
   }
+  free(sight->loads.numbers);
 }
 
 /* Between two stores both pointers name one set, and each would give up its only reference: the earlier set is given up
    with its memory. Nothing is known of when the other was true. */
 void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
   sight->earlier = NULL;
+  sight->loads = (onstack_profile_loads){0}; /* its memory may be in any state */
   sight->since_ns = UINT64_MAX;
   sight->until_ns = 0;
 }
@@ -53,6 +56,7 @@ onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, b
     steady = onstack_loader_same(&before, &after);
   }
   const uint64_t read_ns = onstack_monotonic_ns();
+  for (size_t i = 0; !steady && i < now->count; i++) now->items[i].load = 0; /* of another moment than the mappings */
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
   onstack_profile_maps *old = sight->earlier;
   sight->earlier = sight->maps;
@@ -71,6 +75,61 @@ bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
   if (!onstack_loader_same(&loaded, &sight->loaded)) return true;
   if (sight->until_ns != 0) sight->until_ns = now;
   return false;
+}
+
+#ifdef __linux__
+#define SIGHT_ROOM 64u /* numbers beyond those of the last time */
+
+typedef struct sight_list {
+  onstack_profile_loads *loads;
+  size_t met; /* objects, of which there may be more than there is room for */
+} sight_list;
+
+/* Numbers rise along the loader's list, but for its own. */
+static int sight_note_load(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  sight_list *list = data;
+  onstack_profile_loads *loads = list->loads;
+  loads->counted = onstack_loader_counts_in(info);
+  if (list->met++ >= loads->room || number == 0) return 0;
+  size_t at = loads->count++;
+  for (; at > 0 && loads->numbers[at - 1] > number; at--) loads->numbers[at] = loads->numbers[at - 1];
+  loads->numbers[at] = number;
+  return 0;
+}
+
+/* Without memory some are missing: then a set is read that need not be. */
+static void sight_note_loads(onstack_profile_loads *loads) {
+  for (;;) {
+    sight_list list = {loads, 0};
+    loads->count = 0;
+    if (!onstack_loader_each_load(sight_note_load, &list) || list.met <= loads->room) return;
+    uint64_t *numbers = realloc(loads->numbers, (list.met + SIGHT_ROOM) * sizeof(*numbers));
+    if (!numbers) return;
+    loads->numbers = numbers;
+    loads->room = list.met + SIGHT_ROOM;
+  }
+}
+#else
+static void sight_note_loads(onstack_profile_loads *loads) { loads->count = 0; }
+#endif
+
+void onstack_profile_sight_ask(onstack_profile_sight *sight) {
+  const onstack_loader_counts now = sight_count();
+  if (sight->loads.room == 0 || !onstack_loader_same(&now, &sight->loads.counted)) sight_note_loads(&sight->loads);
+}
+
+bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(sight->maps, address);
+  size_t low = 0, high = sight->loads.count;
+  if (!mapping || mapping->load == 0 || mapping->retired) return false;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (sight->loads.numbers[middle] < mapping->load)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < sight->loads.count && sight->loads.numbers[low] == mapping->load;
 }
 
 uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {

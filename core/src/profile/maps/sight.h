@@ -10,12 +10,20 @@
 #include "base/loader.h"
 #include "profile/maps/maps.h"
 
+/* The loader's numbers (base/load_numbers.h) of all objects at one moment, sorted. */
+typedef struct onstack_profile_loads {
+  uint64_t *numbers;
+  size_t count, room;
+  onstack_loader_counts counted; /* at that moment */
+} onstack_profile_loads;
+
 typedef struct onstack_profile_sight {
   onstack_profile_maps *maps;                  /* never NULL */
   onstack_profile_maps *earlier;               /* NULL: none */
   onstack_loader_counts loaded;                /* when `maps` was read; zeros where the loader cannot be asked */
   uint64_t since_ns, until_ns;                 /* when `maps` was found true first and last; monotonic */
   uint64_t earlier_since_ns, earlier_until_ns; /* the same of `earlier` */
+  onstack_profile_loads loads;                 /* what is loaded now, where that is not what it was */
 } onstack_profile_sight;
 
 /* Errors: -ENOMEM. */
@@ -31,6 +39,13 @@ ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_sight_read(onstack_profil
 
 /* Whether objects were loaded or unloaded since the set of now was read; no: it is true until this moment. */
 ONSTACK_INTERNAL bool onstack_profile_sight_has_changed(onstack_profile_sight *sight);
+
+/* After a change: looks which objects are loaded now, if that is not known yet. */
+ONSTACK_INTERNAL void onstack_profile_sight_ask(onstack_profile_sight *sight);
+
+/* Whether an address of the process lies in an object that was loaded when the set of now was read, and at the last
+   onstack_profile_sight_ask. Such an address needs no new set, which costs more than many samples. */
+ONSTACK_INTERNAL bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address);
 
 /* The set's address for an address at a time (0: now), ONSTACK_MAPS_UNKNOWN where it cannot be told. */
 ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address,
