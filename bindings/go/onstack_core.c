@@ -1150,123 +1150,176 @@ uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_in
 
 /* ---- core/src/base/loaded_symbols.c ---- */
 /* ---- core/src/base/loaded_symbols.h ---- */
-/* The dynamic symbols of an object that lies in memory, as the loader or the kernel has put it there: trusted as that is. */
+/*
+ * The dynamic symbols of an object that the loader or the kernel has put into memory. Everything is read by copies, because a
+ * host can truncate the object's file. Ordinary threads.
+ */
 #ifndef ONSTACK_BASE_LOADED_SYMBOLS_H
 #define ONSTACK_BASE_LOADED_SYMBOLS_H
 
 #ifdef __linux__
 #include <elf.h>
 
+/* Addresses; 0: the object has no such table. */
 typedef struct onstack_loaded_symbols {
-  const Elf64_Sym *symbols;
-  const char *strings;
-  uint64_t count;
-  const uint32_t *gnu_hash; /* NULL: there is no such table */
+  uint64_t symbols, strings;
+  uint64_t hash, gnu_hash;
+  uint64_t calls, calls_bytes; /* relocations of functions */
+  uint64_t data, data_bytes;   /* others */
 } onstack_loaded_symbols;
 
-/* `bias`: what was added to its virtual addresses. False: it has none. As long as the object is there. */
-ONSTACK_INTERNAL bool onstack_loaded_symbols_read(const Elf64_Dyn *dynamic, uint64_t bias, onstack_loaded_symbols *symbols);
+/* `dynamic`: the address of its PT_DYNAMIC segment; `bias`: what was added to its virtual addresses. Returns false if it has no
+   symbols. */
+ONSTACK_INTERNAL bool onstack_loaded_symbols_read(uint64_t dynamic, uint64_t bias, onstack_loaded_symbols *symbols);
 
-/* A symbol of this name and type (STT_*; STT_NOTYPE: any) that the object defines; NULL: it has none. */
-ONSTACK_INTERNAL const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name,
-                                                              uint8_t type);
+/* Copies the symbol of this name and type (STT_*; STT_NOTYPE: any) that the object defines. Returns false if there is none. */
+ONSTACK_INTERNAL bool onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type,
+                                                  Elf64_Sym *found);
 
-/* Whether the object asks the loader for a function of this name. As long as the object is there. */
-ONSTACK_INTERNAL bool onstack_loaded_symbols_wants(const Elf64_Dyn *dynamic, uint64_t bias, const char *name);
+/* Returns true if the object asks the loader for a function of this name. */
+ONSTACK_INTERNAL bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name);
 #endif
 
 #endif
 
 #ifdef __linux__
+
 #include <string.h>
 
-/* Symbols of a DT_GNU_HASH table: the highest index that a chain reaches, plus one (the table has no count). */
-static uint64_t loaded_gnu_hash_count(const uint32_t *table) {
-  uint32_t bucket_count = table[0], offset = table[1], bloom_count = table[2];
-  const uint32_t *buckets = table + 4 + (size_t)bloom_count * 2;
-  const uint32_t *chains = buckets + bucket_count;
-  uint32_t last = 0;
-  for (uint32_t i = 0; i < bucket_count; i++)
-    if (buckets[i] > last) last = buckets[i];
-  if (last < offset) return 0;
-  while (!(chains[last - offset] & 1)) last++;
-  return (uint64_t)last + 1;
-}
+#define LOADED_DYNAMIC 512u   /* entries of a dynamic section; linkers write about thirty */
+#define LOADED_CHUNK 64u      /* elements of a table that are read at once */
+#define LOADED_NAME 64u       /* bytes of a name that is searched for */
+#define LOADED_CHAIN 1000000u /* symbols of one hash chain: a broken table may go round */
 
 /* glibc has added the bias to what it needs itself; musl and the kernel have not. */
-static const void *loaded_target(uint64_t address, uint64_t bias) {
-  return (const void *)(uintptr_t)(address < bias ? bias + address : address);
+static uint64_t loaded_target(uint64_t address, uint64_t bias) { return address < bias ? bias + address : address; }
+
+static void loaded_note(const Elf64_Dyn *entry, uint64_t bias, onstack_loaded_symbols *symbols) {
+  const uint64_t target = loaded_target(entry->d_un.d_ptr, bias);
+  switch (entry->d_tag) {
+  case DT_SYMTAB:
+    symbols->symbols = target;
+    break;
+  case DT_STRTAB:
+    symbols->strings = target;
+    break;
+  case DT_HASH:
+    symbols->hash = target;
+    break;
+  case DT_GNU_HASH:
+    symbols->gnu_hash = target;
+    break;
+  case DT_JMPREL:
+    symbols->calls = target;
+    break;
+  case DT_PLTRELSZ:
+    symbols->calls_bytes = entry->d_un.d_val;
+    break;
+  case DT_RELA:
+    symbols->data = target;
+    break;
+  case DT_RELASZ:
+    symbols->data_bytes = entry->d_un.d_val;
+    break;
+  default:
+    break;
+  }
 }
 
-bool onstack_loaded_symbols_read(const Elf64_Dyn *dynamic, uint64_t bias, onstack_loaded_symbols *symbols) {
-  *symbols = (onstack_loaded_symbols){NULL, NULL, 0, NULL};
-  for (; dynamic->d_tag != DT_NULL; dynamic++) {
-    const void *target = loaded_target(dynamic->d_un.d_ptr, bias);
-    if (dynamic->d_tag == DT_SYMTAB) symbols->symbols = target;
-    if (dynamic->d_tag == DT_STRTAB) symbols->strings = target;
-    if (dynamic->d_tag == DT_HASH) symbols->count = ((const uint32_t *)target)[1];
-    if (dynamic->d_tag == DT_GNU_HASH) symbols->gnu_hash = target;
-    if (dynamic->d_tag == DT_GNU_HASH && symbols->count == 0) symbols->count = loaded_gnu_hash_count(target);
+bool onstack_loaded_symbols_read(uint64_t dynamic, uint64_t bias, onstack_loaded_symbols *symbols) {
+  Elf64_Dyn entries[LOADED_CHUNK];
+  *symbols = (onstack_loaded_symbols){0};
+  for (uint32_t at = 0; at < LOADED_DYNAMIC; at += LOADED_CHUNK) {
+    const size_t copied = onstack_process_memory_copy(dynamic + at * sizeof(entries[0]), entries, sizeof(entries));
+    const size_t count = copied / sizeof(entries[0]);
+    size_t i = 0;
+    for (; i < count && entries[i].d_tag != DT_NULL; i++) loaded_note(&entries[i], bias, symbols);
+    if (i < LOADED_CHUNK) break;
   }
   return symbols->symbols && symbols->strings;
 }
 
+static bool loaded_is_named(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name) {
+  char there[LOADED_NAME];
+  const size_t size = strlen(name) + 1;
+  return size <= sizeof(there) && onstack_process_memory_read(symbols->strings + symbol->st_name, there, size) &&
+         memcmp(there, name, size) == 0;
+}
+
 static bool loaded_is(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name, uint8_t type) {
   if (symbol->st_shndx == SHN_UNDEF || (type != STT_NOTYPE && ELF64_ST_TYPE(symbol->st_info) != type)) return false;
-  return strcmp(symbols->strings + symbol->st_name, name) == 0;
+  return loaded_is_named(symbols, symbol, name);
 }
 
 /* A filter of 64-bit words, buckets, and chains of hashes whose lowest bit marks the last one. */
-static const Elf64_Sym *loaded_find_hashed(const onstack_loaded_symbols *symbols, const char *name, uint8_t type) {
-  const uint32_t *table = symbols->gnu_hash;
-  const uint32_t bucket_count = table[0], offset = table[1], filter_count = table[2], shift = table[3];
-  const uint64_t *filter = (const uint64_t *)(const void *)(table + 4);
-  const uint32_t *buckets = table + 4 + (size_t)filter_count * 2, *chains = buckets + bucket_count;
+static bool loaded_find_hashed(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
+  uint32_t head[4], index, other = 0; /* buckets, the first symbol that is hashed, words of the filter, its shift */
+  uint64_t word;
   uint32_t hash = 5381;
   for (const char *at = name; *at; at++) hash = hash * 33 + (uint8_t)*at;
-  if (bucket_count == 0 || filter_count == 0) return NULL;
-  const uint64_t bits = (uint64_t)1 << hash % 64 | (uint64_t)1 << (hash >> shift) % 64;
-  if ((filter[hash / 64 % filter_count] & bits) != bits) return NULL;
-  for (uint32_t i = buckets[hash % bucket_count]; i >= offset; i++) {
-    const uint32_t other = chains[i - offset];
-    if ((other | 1) == (hash | 1) && loaded_is(symbols, &symbols->symbols[i], name, type)) return &symbols->symbols[i];
-    if (other & 1) break;
-  }
-  return NULL;
-}
-
-const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type) {
-  if (symbols->gnu_hash) return loaded_find_hashed(symbols, name, type);
-  for (uint64_t i = 0; i < symbols->count; i++)
-    if (loaded_is(symbols, &symbols->symbols[i], name, type)) return &symbols->symbols[i];
-  return NULL;
-}
-
-typedef struct loaded_relocations {
-  const Elf64_Rela *entries;
-  uint64_t bytes;
-} loaded_relocations;
-
-static bool loaded_refers(const onstack_loaded_symbols *symbols, const loaded_relocations *relocations, const char *name) {
-  for (uint64_t i = 0; i < relocations->bytes / sizeof(Elf64_Rela); i++) {
-    const uint64_t index = ELF64_R_SYM(relocations->entries[i].r_info);
-    if (index != 0 && strcmp(symbols->strings + symbols->symbols[index].st_name, name) == 0) return true;
+  if (!onstack_process_memory_read(symbols->gnu_hash, head, sizeof(head)) || head[0] == 0 || head[2] == 0) return false;
+  const uint64_t filter = symbols->gnu_hash + sizeof(head), buckets = filter + head[2] * sizeof(word),
+                 chains = buckets + (uint64_t)head[0] * sizeof(uint32_t);
+  const uint64_t bits = (uint64_t)1 << hash % 64 | (uint64_t)1 << (hash >> head[3] % 32) % 64;
+  if (!onstack_process_memory_read(filter + hash / 64 % head[2] * sizeof(word), &word, sizeof(word))) return false;
+  if ((word & bits) != bits) return false;
+  if (!onstack_process_memory_read(buckets + hash % head[0] * sizeof(index), &index, sizeof(index))) return false;
+  for (uint32_t i = 0; index >= head[1] && i < LOADED_CHAIN && !(other & 1); i++, index++) {
+    if (!onstack_process_memory_read(chains + (index - head[1]) * sizeof(other), &other, sizeof(other))) return false;
+    if ((other | 1) != (hash | 1)) continue;
+    if (!onstack_process_memory_read(symbols->symbols + index * sizeof(*found), found, sizeof(*found))) return false;
+    if (loaded_is(symbols, found, name, type)) return true;
   }
   return false;
 }
 
-/* A table of symbols has no length where nothing is exported; what is asked for has a relocation. */
-bool onstack_loaded_symbols_wants(const Elf64_Dyn *dynamic, uint64_t bias, const char *name) {
-  loaded_relocations calls = {NULL, 0}, data = {NULL, 0};
-  onstack_loaded_symbols symbols;
-  if (!onstack_loaded_symbols_read(dynamic, bias, &symbols)) return false;
-  for (; dynamic->d_tag != DT_NULL; dynamic++) {
-    if (dynamic->d_tag == DT_JMPREL) calls.entries = loaded_target(dynamic->d_un.d_ptr, bias);
-    if (dynamic->d_tag == DT_PLTRELSZ) calls.bytes = dynamic->d_un.d_val;
-    if (dynamic->d_tag == DT_RELA) data.entries = loaded_target(dynamic->d_un.d_ptr, bias);
-    if (dynamic->d_tag == DT_RELASZ) data.bytes = dynamic->d_un.d_val;
+/* The first of `count` symbols that `is` accepts, by chunks. */
+static bool loaded_find_in_order(const onstack_loaded_symbols *symbols, uint64_t count, const char *name, uint8_t type,
+                                 bool undefined, Elf64_Sym *found) {
+  Elf64_Sym chunk[LOADED_CHUNK];
+  for (uint64_t at = 0; at < count; at += LOADED_CHUNK) {
+    const uint64_t wanted = count - at < LOADED_CHUNK ? count - at : LOADED_CHUNK;
+    const size_t bytes = (size_t)wanted * sizeof(chunk[0]);
+    if (!onstack_process_memory_read(symbols->symbols + at * sizeof(chunk[0]), chunk, bytes)) return false;
+    for (uint64_t i = 0; i < wanted; i++) {
+      *found = chunk[i];
+      const bool is = !undefined
+                          ? loaded_is(symbols, found, name, type)
+                          : found->st_shndx == SHN_UNDEF && found->st_name != 0 && loaded_is_named(symbols, found, name);
+      if (is) return true;
+    }
   }
-  return (calls.entries && loaded_refers(&symbols, &calls, name)) || (data.entries && loaded_refers(&symbols, &data, name));
+  return false;
+}
+
+bool onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
+  uint32_t head[2]; /* buckets, symbols */
+  if (symbols->gnu_hash) return loaded_find_hashed(symbols, name, type, found);
+  if (!symbols->hash || !onstack_process_memory_read(symbols->hash, head, sizeof(head))) return false;
+  return loaded_find_in_order(symbols, head[1], name, type, false, found);
+}
+
+/* One more than the highest symbol that a table of relocations names, and at least `least`. */
+static uint64_t loaded_count_related(uint64_t table, uint64_t bytes, uint64_t least) {
+  Elf64_Rela chunk[LOADED_CHUNK];
+  for (uint64_t at = 0; table && at < bytes; at += sizeof(chunk)) {
+    const size_t wanted = bytes - at < sizeof(chunk) ? (size_t)(bytes - at) : sizeof(chunk);
+    const size_t count = onstack_process_memory_copy(table + at, chunk, wanted) / sizeof(chunk[0]);
+    for (size_t i = 0; i < count; i++)
+      if (ELF64_R_SYM(chunk[i].r_info) >= least) least = ELF64_R_SYM(chunk[i].r_info) + 1;
+    if (count < LOADED_CHUNK) break;
+  }
+  return least;
+}
+
+/* A table of symbols has no length where nothing is exported; what is asked for has a relocation. */
+bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name) {
+  onstack_loaded_symbols symbols;
+  Elf64_Sym found;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &symbols)) return false;
+  uint64_t count = loaded_count_related(symbols.calls, symbols.calls_bytes, 0);
+  count = loaded_count_related(symbols.data, symbols.data_bytes, count);
+  return loaded_find_in_order(&symbols, count, name, STT_NOTYPE, true, &found);
 }
 #endif
 
@@ -12370,14 +12423,15 @@ static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   symbols_visit_data *visit = data;
   onstack_loaded_symbols loaded;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
+  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
   visit->found->eh_frame_header = onstack_object_segment(info, PT_GNU_EH_FRAME);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
   for (uint32_t i = 0; i < visit->wanted->count; i++) {
-    const Elf64_Sym *symbol = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE);
-    if (!symbol && i < visit->wanted->needed) return 0;
-    visit->found->address[i] = symbol ? info->dlpi_addr + symbol->st_value : 0;
-    visit->found->size[i] = symbol ? symbol->st_size : 0;
+    Elf64_Sym symbol;
+    const bool has = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE, &symbol);
+    if (!has && i < visit->wanted->needed) return 0;
+    visit->found->address[i] = has ? info->dlpi_addr + symbol.st_value : 0;
+    visit->found->size[i] = has ? symbol.st_size : 0;
   }
   visit->complete = true;
   return 1;
@@ -13225,7 +13279,7 @@ typedef struct nesting_askers {
 
 static int nesting_visit(struct dl_phdr_info *info, size_t size, void *data) {
   nesting_askers *askers = data;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
+  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
   (void)size;
   if (!askers->begun && onstack_object_segment(info, PT_INTERP) == 0) askers->any = true; /* the program comes first */
   askers->begun = true;
@@ -16390,8 +16444,7 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
   if (!base) return NULL;
   const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
   const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
-  const Elf64_Dyn *dynamic = NULL;
-  uint64_t bias = 0;
+  uint64_t dynamic = 0, bias = 0;
   bool loaded = false;
   onstack_loaded_symbols image;
   for (uint32_t i = 0; i < header->e_phnum; i++) {
@@ -16399,13 +16452,14 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
       bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
       loaded = true;
     } else if (segments[i].p_type == PT_DYNAMIC) {
-      dynamic = (const Elf64_Dyn *)(const void *)(base + segments[i].p_offset);
+      dynamic = (uint64_t)(uintptr_t)base + segments[i].p_offset;
     }
   }
   if (!loaded || !dynamic) return NULL;
   if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
-  const Elf64_Sym *symbol = onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE);
-  return symbol ? (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value) : NULL;
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE, &symbol)) return NULL;
+  return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
 }
 
 /* ---- core/src/control/tick/wait_labels.c ---- */
@@ -30275,11 +30329,11 @@ static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_loaded_symbols symbols;
   (void)size;
   if (info->dlpi_tls_modid == 0) return 0;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
+  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
-  const Elf64_Sym *symbol = onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS);
-  if (!symbol) return 0;
-  *found = (spans_index){info->dlpi_tls_modid, symbol->st_value};
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS, &symbol)) return 0;
+  *found = (spans_index){info->dlpi_tls_modid, symbol.st_value};
   return 1;
 }
 

@@ -2,12 +2,14 @@
 #include "preload/host_kind.h"
 
 #include "base/loader.h"
+#include "base/process_memory.h"
 #include "control/interpreter/symbols.h"
 
 #include <string.h>
 
 /* The linker's note with the build id of a Go program (cmd/link/internal/ld/elf.go). */
 #define HOST_GO_NOTE "Go"
+#define HOST_NOTES 4096u /* bytes of notes that are looked through */
 
 static bool host_has_go_note(const uint8_t *notes, size_t size) {
   const ElfW(Nhdr) * note;
@@ -28,8 +30,10 @@ static int host_look_for_go(struct dl_phdr_info *info, size_t size, void *data) 
   (void)size;
   for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-    if (segment->p_type == PT_NOTE &&
-        host_has_go_note((const uint8_t *)(info->dlpi_addr + segment->p_vaddr), segment->p_memsz))
+    _Alignas(ElfW(Nhdr)) uint8_t notes[HOST_NOTES];
+    if (segment->p_type != PT_NOTE) continue;
+    const size_t wanted = segment->p_memsz < sizeof(notes) ? segment->p_memsz : sizeof(notes);
+    if (host_has_go_note(notes, onstack_process_memory_copy(info->dlpi_addr + segment->p_vaddr, notes, wanted)))
       *(bool *)data = true;
   }
   return 1;

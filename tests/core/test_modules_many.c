@@ -40,20 +40,21 @@ static uint32_t callers_in(const onstack_sample *sample) {
 typedef void (*burner)(unsigned long);
 
 typedef struct copies {
-  char directory[64];
+  char directory[256]; /* long, so that the paths of a thousand are more than a quarter of a megabyte */
   uint32_t count;
   void **handles;
   burner *burn;
 } copies;
 
-static void copy_path(const copies *all, uint32_t number, char path[128]) {
-  snprintf(path, 128, "%s/copy-%04u.so", all->directory, number);
+static void copy_path(const copies *all, uint32_t number, char path[300]) {
+  snprintf(path, 300, "%s/copy-%04u.so", all->directory, number);
 }
 
 static copies copies_make(uint32_t count) {
   static char bytes[1 << 18];
   char path[4096];
-  copies all = {.directory = "/tmp/onstack-modules-XXXXXX", .count = count};
+  copies all = {.count = count};
+  snprintf(all.directory, sizeof(all.directory), "/tmp/onstack-modules-%0200d-XXXXXX", 0);
   const ssize_t length = readlink("/proc/self/exe", path, 4000);
   cr_assert_gt(length, 0);
   path[length] = 0;
@@ -77,7 +78,7 @@ static copies copies_make(uint32_t count) {
 }
 
 static void copies_open(copies *all) {
-  char path[128];
+  char path[300];
   for (uint32_t i = 0; i < all->count; i++) {
     copy_path(all, i, path);
     all->handles[i] = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -92,7 +93,7 @@ static void copies_close(copies *all) {
 }
 
 static void copies_remove(copies *all) {
-  char path[128];
+  char path[300];
   for (uint32_t i = 0; i < all->count; i++) {
     copy_path(all, i, path);
     unlink(path);
@@ -123,6 +124,19 @@ static int see(void *data, const onstack_sample *sample) {
   return 0;
 }
 
+/* How many of them the statistics can name. */
+static uint32_t copies_named(const copies *all) {
+  char path[300];
+  uint32_t named = 0;
+  for (uint32_t i = 0; i < all->count; i++) {
+    onstack_module module = {.low = 0};
+    copy_path(all, i, path);
+    if (onstack_modules_find((uint64_t)(uintptr_t)all->burn[i], &module) == ONSTACK_MODULE_HERE)
+      named += strcmp(onstack_modules_path(module.number), path) == 0;
+  }
+  return named;
+}
+
 static void burn_in_some(const copies *all, double seconds) {
   const double end = t_thread_cpu() + seconds;
   for (uint32_t i = 0; t_thread_cpu() < end; i++) outer_caller(all->burn[i * 7 % all->count], 300000);
@@ -141,6 +155,7 @@ static void many(uint32_t count) {
   onstack_session *session = t_start(&options);
   do burn_in_some(&all, 0.2);
   while (s.inside < 200);
+  cr_expect_eq(copies_named(&all), count, "%u of %u have their name", copies_named(&all), count);
   t_finish(session);
   fprintf(stderr, "%u libraries: %lu whole, %lu cut, %lu without a caller\n", count, (unsigned long)s.whole,
           (unsigned long)s.cut, (unsigned long)s.skipped);

@@ -19,11 +19,11 @@ static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_loaded_symbols symbols;
   (void)size;
   if (info->dlpi_tls_modid == 0) return 0;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
+  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
-  const Elf64_Sym *symbol = onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS);
-  if (!symbol) return 0;
-  *found = (spans_index){info->dlpi_tls_modid, symbol->st_value};
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS, &symbol)) return 0;
+  *found = (spans_index){info->dlpi_tls_modid, symbol.st_value};
   return 1;
 }
 

@@ -27,6 +27,7 @@ mod labels;
 mod language;
 mod loader;
 mod losses;
+mod memory;
 #[doc(hidden)]
 pub mod merge;
 mod message;

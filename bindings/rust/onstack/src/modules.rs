@@ -5,13 +5,13 @@ use std::ffi::{c_int, c_void, CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::{fs, slice};
+use std::{fs, mem, ptr};
 
 use object::elf;
 use object::read::elf::NoteIterator;
 
 use crate::elf::Header;
-use crate::loader;
+use crate::{loader, memory};
 
 type ProgramHeader = libc::Elf64_Phdr;
 
@@ -21,6 +21,9 @@ fn executable() -> &'static str {
     let links = ["/proc/self/exe", "/proc/thread-self/exe"];
     links.into_iter().find(|link| fs::read_link(link).is_ok()).unwrap_or(links[0])
 }
+
+/// Bytes of a note segment that are searched for a build id; linkers write some hundred.
+const MOST_NOTES: u64 = 65536;
 
 /// A loaded object.
 pub(crate) struct Module {
@@ -73,10 +76,9 @@ unsafe extern "C" fn copy(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     if info.dlpi_phdr.is_null() || info.dlpi_name.is_null() {
         return 0;
     }
-    // SAFETY: the loader's name is NUL-terminated, and it says how many headers there are.
-    let (name, headers) = unsafe {
-        (CStr::from_ptr(info.dlpi_name).to_bytes(), slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()))
-    };
+    // SAFETY: the loader's name is NUL-terminated.
+    let name = unsafe { CStr::from_ptr(info.dlpi_name).to_bytes() };
+    let headers = headers_at(info.dlpi_phdr as u64, info.dlpi_phnum.into());
     let bias = info.dlpi_addr;
     let executable = headers
         .iter()
@@ -86,21 +88,25 @@ unsafe extern "C" fn copy(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
             start..start.wrapping_add(header.p_memsz)
         })
         .collect();
-    // SAFETY: the headers are those of this object.
-    let build_id = unsafe { build_id(bias, headers) };
+    let build_id = build_id(bias, &headers);
     modules.push(Module { path: PathBuf::from(OsStr::from_bytes(name)), bias, build_id, executable });
     0
 }
 
-/// # Safety
-/// The headers are those of an object that stays loaded during the call, at that bias.
-unsafe fn build_id(bias: u64, headers: &[ProgramHeader]) -> Option<Vec<u8>> {
+/// A copy of an object's program headers. They lie in its file's first page, and a load from a page of a file that was truncated
+/// ends the process.
+fn headers_at(address: u64, count: usize) -> Vec<ProgramHeader> {
+    let size = mem::size_of::<ProgramHeader>();
+    // SAFETY: each piece has the size of a header, which any bytes are.
+    let header = |piece: &[u8]| unsafe { ptr::read_unaligned(piece.as_ptr().cast::<ProgramHeader>()) };
+    memory::copy(address, count * size).chunks_exact(size).map(header).collect()
+}
+
+fn build_id(bias: u64, headers: &[ProgramHeader]) -> Option<Vec<u8>> {
     let is_mapped = |note: &&ProgramHeader| headers.iter().any(|load| is_within(note, load));
     headers.iter().filter(|header| header.p_type == libc::PT_NOTE).filter(is_mapped).find_map(|note| {
-        let start = bias.wrapping_add(note.p_vaddr) as usize as *const u8;
-        // SAFETY: within a segment that can be read.
-        let notes = unsafe { slice::from_raw_parts(start, usize::try_from(note.p_filesz).ok()?) };
-        gnu_build_id(notes, note.p_align)
+        let notes = memory::copy(bias.wrapping_add(note.p_vaddr), note.p_filesz.min(MOST_NOTES) as usize);
+        gnu_build_id(&notes, note.p_align)
     })
 }
 

@@ -15,14 +15,15 @@ static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   symbols_visit_data *visit = data;
   onstack_loaded_symbols loaded;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
+  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
   visit->found->eh_frame_header = onstack_object_segment(info, PT_GNU_EH_FRAME);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
   for (uint32_t i = 0; i < visit->wanted->count; i++) {
-    const Elf64_Sym *symbol = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE);
-    if (!symbol && i < visit->wanted->needed) return 0;
-    visit->found->address[i] = symbol ? info->dlpi_addr + symbol->st_value : 0;
-    visit->found->size[i] = symbol ? symbol->st_size : 0;
+    Elf64_Sym symbol;
+    const bool has = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE, &symbol);
+    if (!has && i < visit->wanted->needed) return 0;
+    visit->found->address[i] = has ? info->dlpi_addr + symbol.st_value : 0;
+    visit->found->size[i] = has ? symbol.st_size : 0;
   }
   visit->complete = true;
   return 1;

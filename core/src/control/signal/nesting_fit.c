@@ -39,7 +39,7 @@ typedef struct nesting_askers {
 
 static int nesting_visit(struct dl_phdr_info *info, size_t size, void *data) {
   nesting_askers *askers = data;
-  const Elf64_Dyn *dynamic = (const Elf64_Dyn *)(uintptr_t)onstack_object_segment(info, PT_DYNAMIC);
+  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
   (void)size;
   if (!askers->begun && onstack_object_segment(info, PT_INTERP) == 0) askers->any = true; /* the program comes first */
   askers->begun = true;

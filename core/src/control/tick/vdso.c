@@ -15,8 +15,7 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
   if (!base) return NULL;
   const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
   const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
-  const Elf64_Dyn *dynamic = NULL;
-  uint64_t bias = 0;
+  uint64_t dynamic = 0, bias = 0;
   bool loaded = false;
   onstack_loaded_symbols image;
   for (uint32_t i = 0; i < header->e_phnum; i++) {
@@ -24,11 +23,12 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
       bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
       loaded = true;
     } else if (segments[i].p_type == PT_DYNAMIC) {
-      dynamic = (const Elf64_Dyn *)(const void *)(base + segments[i].p_offset);
+      dynamic = (uint64_t)(uintptr_t)base + segments[i].p_offset;
     }
   }
   if (!loaded || !dynamic) return NULL;
   if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
-  const Elf64_Sym *symbol = onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE);
-  return symbol ? (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value) : NULL;
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE, &symbol)) return NULL;
+  return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
 }
