@@ -11984,8 +11984,18 @@ typedef struct onstack_symbols_found {
   uint64_t eh_frame_header; /* of the object (.eh_frame_hdr, as loaded); 0: none */
 } onstack_symbols_found;
 
-/* The first object with all that are needed; false: there is none. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found);
+/* What earlier looks for the same symbols have found, so that objects are not looked at again each time that a library is
+   opened or closed; all zero at first. Written only in visits of the loader's list, which a fork waits for. */
+typedef struct onstack_symbols_memory {
+  uint64_t looked; /* objects with numbers up to this one lack the symbols (base/load_numbers.h), */
+  uint64_t hit;    /* but for this one; 0: none has them */
+  onstack_symbols_found found;
+} onstack_symbols_memory;
+
+/* Finds the first object with all that are needed. `memory` may be NULL. Returns false if there is none. One at a time for each
+   memory; ordinary threads. */
+ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_memory *memory,
+                                           onstack_symbols_found *found);
 
 /* Writes the code of the function that is symbol `which`; returns how many pieces it has. Milliseconds; ordinary threads. */
 ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which,
@@ -12117,8 +12127,9 @@ static bool php_find(const onstack_symbols_found *found, const php_module *modul
 int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)data;
   onstack_php *php = &onstack_php_found;
+  static onstack_symbols_memory memory;
   onstack_symbols_found found;
-  if (!onstack_symbols_look(&php_wanted, &found)) return 0;
+  if (!onstack_symbols_look(&php_wanted, &memory, &found)) return 0;
   if (onstack_observe(&php->ready))
     return php->loop == found.address[PHP_LOOP] ? php_loops(&found, loops) : ONSTACK_E_UNSUPPORTED;
   php_module module;
@@ -12386,8 +12397,9 @@ static const onstack_python *python_life(const onstack_symbols_found *symbols, o
 
 int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)data;
+  static onstack_symbols_memory memory;
   onstack_symbols_found symbols;
-  if (!onstack_symbols_look(&python_wanted, &symbols)) return 0;
+  if (!onstack_symbols_look(&python_wanted, &memory, &symbols)) return 0;
   const uint64_t loop = symbols.address[PYTHON_LOOP];
   onstack_python found = {.layout = python_layout(python_version(&symbols)),
                           .runtime = symbols.address[PYTHON_RUNTIME],
@@ -12415,31 +12427,52 @@ bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count) {
 
 typedef struct symbols_visit_data {
   const onstack_symbols_wanted *wanted;
+  onstack_symbols_memory *memory;
   onstack_symbols_found *found;
   bool complete;
 } symbols_visit_data;
 
-static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
-  (void)size;
-  symbols_visit_data *visit = data;
+static bool symbols_read(const struct dl_phdr_info *info, const onstack_symbols_wanted *wanted,
+                         onstack_symbols_found *found) {
+  onstack_object_copy copy;
   onstack_loaded_symbols loaded;
-  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
-  visit->found->eh_frame_header = onstack_object_segment(info, PT_GNU_EH_FRAME);
-  if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
-  for (uint32_t i = 0; i < visit->wanted->count; i++) {
+  onstack_object_copy_headers(info, &copy);
+  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
+  found->eh_frame_header = onstack_object_segment(&copy.info, PT_GNU_EH_FRAME);
+  if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return false;
+  for (uint32_t i = 0; i < wanted->count; i++) {
     Elf64_Sym symbol;
-    const bool has = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE, &symbol);
-    if (!has && i < visit->wanted->needed) return 0;
-    visit->found->address[i] = has ? info->dlpi_addr + symbol.st_value : 0;
-    visit->found->size[i] = has ? symbol.st_size : 0;
+    const bool has = onstack_loaded_symbols_find(&loaded, wanted->names[i], STT_NOTYPE, &symbol);
+    if (!has && i < wanted->needed) return false;
+    found->address[i] = has ? info->dlpi_addr + symbol.st_value : 0;
+    found->size[i] = has ? symbol.st_size : 0;
   }
-  visit->complete = true;
+  return true;
+}
+
+static int symbols_visit(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  symbols_visit_data *visit = data;
+  onstack_symbols_memory *memory = visit->memory;
+  if (number != 0 && number == memory->hit) {
+    *visit->found = memory->found;
+    visit->complete = true;
+    return 1;
+  }
+  if (number != 0 && number <= memory->looked) return 0;
+  visit->complete = symbols_read(info, visit->wanted, visit->found);
+  if (number == 0) return visit->complete;
+  if (number > memory->looked) memory->looked = number;
+  if (!visit->complete) return 0;
+  memory->found = *visit->found;
+  memory->hit = number;
   return 1;
 }
 
-bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found) {
-  symbols_visit_data visit = {wanted, found, false};
-  return onstack_loader_each(symbols_visit, &visit) && visit.complete;
+bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_memory *memory,
+                          onstack_symbols_found *found) {
+  onstack_symbols_memory none = {0};
+  symbols_visit_data visit = {wanted, memory ? memory : &none, found, false};
+  return onstack_loader_each_load(symbols_visit, &visit) && visit.complete;
 }
 
 int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
@@ -30324,12 +30357,14 @@ typedef struct spans_index {
 } spans_index;
 void *__tls_get_addr(spans_index *index) __attribute__((weak));
 
-static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
+static int spans_visit(const struct dl_phdr_info *info, uint64_t number, void *data) {
   spans_index *found = data;
   onstack_loaded_symbols symbols;
-  (void)size;
+  onstack_object_copy copy;
+  (void)number;
   if (info->dlpi_tls_modid == 0) return 0;
-  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
+  onstack_object_copy_headers(info, &copy);
+  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
   Elf64_Sym symbol;
   if (!onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS, &symbol)) return 0;
@@ -30360,7 +30395,7 @@ static onstack_loader_counts spans_looked; /* of the last look */
 
 static onstack_span_place spans_look(const onstack_loader_counts *counts) {
   spans_index index = {0, 0};
-  onstack_loader_each(spans_visit, &index);
+  onstack_loader_each_load(spans_visit, &index);
   const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
   onstack_store_relaxed(&onstack_span_of_threads, place);
   onstack_store_relaxed(&spans_looked.adds, counts->adds);

@@ -44,5 +44,5 @@ bool onstack_host_needs_session(void) {
   onstack_symbols_found found;
   bool go = false;
   onstack_loader_each(host_look_for_go, &go);
-  return go || onstack_symbols_look(&python, &found) || onstack_symbols_look(&php, &found);
+  return go || onstack_symbols_look(&python, NULL, &found) || onstack_symbols_look(&php, NULL, &found);
 }

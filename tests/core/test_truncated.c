@@ -65,7 +65,7 @@ static int read_symbols(void) {
   onstack_symbols_found found;
   onstack_nesting_others_ask();
   onstack_thread_spans_use(ONSTACK_ON);
-  return onstack_symbols_look(&wanted, &found) ? 1 : 0;
+  return onstack_symbols_look(&wanted, NULL, &found) ? 1 : 0;
 }
 
 static int read_code(void) {

@@ -14,12 +14,14 @@ typedef struct spans_index {
 } spans_index;
 void *__tls_get_addr(spans_index *index) __attribute__((weak));
 
-static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
+static int spans_visit(const struct dl_phdr_info *info, uint64_t number, void *data) {
   spans_index *found = data;
   onstack_loaded_symbols symbols;
-  (void)size;
+  onstack_object_copy copy;
+  (void)number;
   if (info->dlpi_tls_modid == 0) return 0;
-  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
+  onstack_object_copy_headers(info, &copy);
+  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
   if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
   Elf64_Sym symbol;
   if (!onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS, &symbol)) return 0;
@@ -50,7 +52,7 @@ static onstack_loader_counts spans_looked; /* of the last look */
 
 static onstack_span_place spans_look(const onstack_loader_counts *counts) {
   spans_index index = {0, 0};
-  onstack_loader_each(spans_visit, &index);
+  onstack_loader_each_load(spans_visit, &index);
   const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
   onstack_store_relaxed(&onstack_span_of_threads, place);
   onstack_store_relaxed(&spans_looked.adds, counts->adds);

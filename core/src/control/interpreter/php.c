@@ -133,8 +133,9 @@ static bool php_find(const onstack_symbols_found *found, const php_module *modul
 int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)data;
   onstack_php *php = &onstack_php_found;
+  static onstack_symbols_memory memory;
   onstack_symbols_found found;
-  if (!onstack_symbols_look(&php_wanted, &found)) return 0;
+  if (!onstack_symbols_look(&php_wanted, &memory, &found)) return 0;
   if (onstack_observe(&php->ready))
     return php->loop == found.address[PHP_LOOP] ? php_loops(&found, loops) : ONSTACK_E_UNSUPPORTED;
   php_module module;

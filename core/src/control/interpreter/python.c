@@ -234,8 +234,9 @@ static const onstack_python *python_life(const onstack_symbols_found *symbols, o
 
 int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)data;
+  static onstack_symbols_memory memory;
   onstack_symbols_found symbols;
-  if (!onstack_symbols_look(&python_wanted, &symbols)) return 0;
+  if (!onstack_symbols_look(&python_wanted, &memory, &symbols)) return 0;
   const uint64_t loop = symbols.address[PYTHON_LOOP];
   onstack_python found = {.layout = python_layout(python_version(&symbols)),
                           .runtime = symbols.address[PYTHON_RUNTIME],

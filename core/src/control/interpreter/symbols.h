@@ -19,8 +19,18 @@ typedef struct onstack_symbols_found {
   uint64_t eh_frame_header; /* of the object (.eh_frame_hdr, as loaded); 0: none */
 } onstack_symbols_found;
 
-/* The first object with all that are needed; false: there is none. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found);
+/* What earlier looks for the same symbols have found, so that objects are not looked at again each time that a library is
+   opened or closed; all zero at first. Written only in visits of the loader's list, which a fork waits for. */
+typedef struct onstack_symbols_memory {
+  uint64_t looked; /* objects with numbers up to this one lack the symbols (base/load_numbers.h), */
+  uint64_t hit;    /* but for this one; 0: none has them */
+  onstack_symbols_found found;
+} onstack_symbols_memory;
+
+/* Finds the first object with all that are needed. `memory` may be NULL. Returns false if there is none. One at a time for each
+   memory; ordinary threads. */
+ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_memory *memory,
+                                           onstack_symbols_found *found);
 
 /* Writes the code of the function that is symbol `which`; returns how many pieces it has. Milliseconds; ordinary threads. */
 ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which,
