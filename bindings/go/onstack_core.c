@@ -19463,13 +19463,15 @@ typedef struct module_entry {
   uint64_t section_end;     /* of the segment that holds it */
   uint64_t data_high;       /* end of the last segment */
   uint64_t load;            /* the loader's number (base/load_numbers.h); 0: not known */
+  uint64_t section;         /* .eh_frame, by its header; 0: not known */
+  size_t section_bytes;     /* from there to the end of its segment; 0: there is none */
   uint32_t place;           /* in the loader's list */
   uint32_t from;            /* index in the previous list, plus 1; 0: it was not there */
   const char *name;         /* in the list's `names`, for the time of one look; NULL: of the previous list */
   uint32_t described;       /* addresses that were described one by one, */
   uint32_t describes_most;  /* until there are so many; 0: not known yet */
   onstack_fde_index *index; /* for them, owned; NULL: none was */
-  bool tried, published;
+  bool tried, published, section_read;
   bool again; /* an object of this path was loaded before */
 } module_entry;
 
@@ -19621,10 +19623,15 @@ static uint64_t module_section_address(const module_entry *entry) {
 
 /* What has to be read for a module's table: from .eh_frame to the end of its segment. 0: nothing there. A header may lead
    anywhere within 2 GiB; memory before the object is not its own. */
-static size_t module_section_size(const module_entry *entry, uint64_t *address) {
-  *address = module_section_address(entry);
-  if (*address == 0 || *address < entry->module.base || *address >= entry->section_end) return 0;
-  return entry->section_end - *address;
+static size_t module_section_size(module_entry *entry, uint64_t *address) {
+  if (!entry->section_read) {
+    entry->section = module_section_address(entry);
+    const bool inside = entry->section >= entry->module.base && entry->section < entry->section_end;
+    entry->section_bytes = entry->section != 0 && inside ? entry->section_end - entry->section : 0;
+    entry->section_read = true;
+  }
+  *address = entry->section;
+  return entry->section_bytes;
 }
 
 /* Which file has, or will have, the table; false: none. An object begins with its ELF header. */
