@@ -15,13 +15,6 @@ static onstack_loader_counts sight_count(void) {
   return counts;
 }
 
-int onstack_profile_sight_open(onstack_profile_sight *sight) {
-  *sight = (onstack_profile_sight){.loaded = sight_count(), .since_ns = onstack_monotonic_ns()};
-  sight->until_ns = sight->since_ns;
-  sight->maps = onstack_profile_maps_read(NULL, false, false);
-  return !sight->maps ? -ENOMEM : 0;
-}
-
 static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
   return maps && onstack_profile_maps_drop(maps) ? maps : NULL;
 }
@@ -41,32 +34,6 @@ void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
   sight->loads = (onstack_profile_loads){0}; /* its memory may be in any state */
   sight->since_ns = UINT64_MAX;
   sight->until_ns = 0;
-}
-
-onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
-  onstack_loader_counts before, after = sight_count();
-  bool steady = false;
-  onstack_profile_maps *now = NULL;
-  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !steady; i++) {
-    if (now) onstack_profile_maps_free(now);
-    before = after;
-    now = onstack_profile_maps_read(sight->maps, keep_retired, !onstack_loader_same(&before, &sight->loaded));
-    if (!now) return NULL;
-    after = sight_count();
-    steady = onstack_loader_same(&before, &after);
-  }
-  const uint64_t read_ns = onstack_monotonic_ns();
-  for (size_t i = 0; !steady && i < now->count; i++) now->items[i].load = 0; /* of another moment than the mappings */
-  /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
-  onstack_profile_maps *old = sight->earlier;
-  sight->earlier = sight->maps;
-  sight->earlier_since_ns = sight->since_ns;
-  sight->earlier_until_ns = sight->until_ns;
-  sight->maps = now;
-  sight->loaded = before;
-  sight->since_ns = steady ? read_ns : UINT64_MAX;
-  sight->until_ns = steady ? read_ns : 0;
-  return sight_drop(old);
 }
 
 bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
@@ -118,18 +85,68 @@ void onstack_profile_sight_ask(onstack_profile_sight *sight) {
   if (sight->loads.room == 0 || !onstack_loader_same(&now, &sight->loads.counted)) sight_note_loads(&sight->loads);
 }
 
-bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address) {
-  const onstack_profile_mapping *mapping = onstack_profile_maps_find(sight->maps, address);
-  size_t low = 0, high = sight->loads.count;
-  if (!mapping || mapping->load == 0 || mapping->retired) return false;
+static bool sight_has_load(const onstack_profile_loads *loads, uint64_t number) {
+  size_t low = 0, high = loads->count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    if (sight->loads.numbers[middle] < mapping->load)
+    if (loads->numbers[middle] < number)
       low = middle + 1;
     else
       high = middle;
   }
-  return low < sight->loads.count && sight->loads.numbers[low] == mapping->load;
+  return number != 0 && low < loads->count && loads->numbers[low] == number;
+}
+
+bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(sight->maps, address);
+  return mapping && !mapping->retired && sight_has_load(&sight->loads, mapping->load);
+}
+
+/* An object that was loaded before the text was read, and afterwards, was there meanwhile: its mappings are its own. */
+static void sight_check_loads(const onstack_profile_sight *sight, onstack_profile_maps *maps) {
+  for (size_t i = 0; i < maps->count; i++)
+    if (!sight_has_load(&sight->loads, maps->items[i].load)) maps->items[i].load = 0;
+}
+
+int onstack_profile_sight_open(onstack_profile_sight *sight) {
+  *sight = (onstack_profile_sight){.loaded = sight_count(), .since_ns = onstack_monotonic_ns()};
+  sight->until_ns = sight->since_ns;
+  onstack_profile_sight_ask(sight);
+  sight->maps = onstack_profile_maps_read(NULL, false, false);
+  if (sight->maps) {
+    sight_check_loads(sight, sight->maps);
+    return 0;
+  }
+  free(sight->loads.numbers);
+  return -ENOMEM;
+}
+
+onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
+  onstack_loader_counts before, after = sight_count();
+  bool steady = false;
+  onstack_profile_maps *now = NULL;
+  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !steady; i++) {
+    if (now) onstack_profile_maps_free(now);
+    before = after;
+    onstack_profile_sight_ask(sight);
+    now = onstack_profile_maps_read(sight->maps, keep_retired, !onstack_loader_same(&before, &sight->loaded));
+    if (!now) return NULL;
+    after = sight_count();
+    steady = onstack_loader_same(&before, &after);
+    sight_check_loads(sight, now);
+    if (sight->loads.count > 0) break; /* what stayed is known, and samples elsewhere have another set read */
+  }
+  const uint64_t read_ns = onstack_monotonic_ns();
+  /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
+  onstack_profile_maps *old = sight->earlier;
+  sight->earlier = sight->maps;
+  sight->earlier_since_ns = sight->since_ns;
+  sight->earlier_until_ns = sight->until_ns;
+  sight->maps = now;
+  sight->loaded = before;
+  sight->since_ns = steady ? read_ns : UINT64_MAX;
+  sight->until_ns = steady ? read_ns : 0;
+  return sight_drop(old);
 }
 
 uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
