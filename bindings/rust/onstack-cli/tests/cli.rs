@@ -251,6 +251,31 @@ fn failures_name_the_file_and_leave_no_output() {
     }
 }
 
+/// A profile of less than a kilobyte whose one stack has a thousand places, each with 200,000 inlined functions.
+#[test]
+fn a_small_profile_of_countless_frames_is_refused() {
+    let mut bomb = Profile::decode(&profile()[..]).unwrap();
+    bomb.sample.truncate(1);
+    bomb.sample[0].location_id = vec![1; 1000];
+    bomb.location[0].line = vec![Line { function_id: 1, ..Line::default() }; 200_000];
+    let path = file("bomb.pb.gz", &gzip(&bomb.encode_to_vec()));
+    assert!(fs::metadata(&path).unwrap().len() < 5000);
+    let commands: [&[&str]; 7] = [
+        &["top"],
+        &["report"],
+        &["report", "--tree"],
+        &["stat"],
+        &["view", "-o", "-"],
+        &["flamegraph"],
+        &["diff", &path],
+    ];
+    for command in commands {
+        let output = onstack(&[command, &[&path]].concat());
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("a stack of 200000000 frames; 65536 are the most"), "{command:?}");
+    }
+}
+
 #[test]
 fn a_profile_without_samples_is_no_picture() {
     let mut empty = Profile::decode(&profile()[..]).unwrap();

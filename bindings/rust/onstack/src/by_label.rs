@@ -108,6 +108,9 @@ impl Profile {
     }
 }
 
+/// Of one sample. A sample of a file can have any number of values for each of several keys; the combinations beyond this are left out.
+const MOST_COMBINATIONS: usize = 256;
+
 /// What a sample has of the keys, each value of one with each of the others; `None`: it has none of them.
 fn combined(message: &ProfileMessage, labels: &[Label], keys: &[&str]) -> BTreeSet<Option<String>> {
     let mut all = vec![None];
@@ -120,7 +123,8 @@ fn combined(message: &ProfileMessage, labels: &[Label], keys: &[&str]) -> BTreeS
             Some(before) => Some(format!("{before}  {text}")),
             None => Some(text.clone()),
         };
-        all = all.iter().flat_map(|before| texts.iter().map(move |text| joined(before, text))).collect();
+        let pairs = all.iter().flat_map(|before| texts.iter().map(move |text| joined(before, text)));
+        all = pairs.take(MOST_COMBINATIONS).collect();
     }
     all.into_iter().collect()
 }
@@ -202,6 +206,15 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(sums.values, [(some("7bytes"), 8), (None, 4), (some("b  a"), 2), (some("a"), 1)]);
         assert_eq!(sums.key, "request count");
+    }
+
+    #[test]
+    fn combinations_of_one_sample_are_bounded() {
+        let mut many = profile();
+        let label = |key| (1..=100).map(move |num| Label { key, str: 0, num, num_unit: 0 });
+        many.message.sample[0].label = [1, 2, 3, 4, 5, 6].into_iter().flat_map(label).collect();
+        let sums = many.by_labels(&["cpu", "count", "request", "a", "b", "bytes"]);
+        assert_eq!((sums.values.len(), sums.total), (MOST_COMBINATIONS + 3, 15));
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub mod times;
 mod timing;
 mod top;
 mod tree;
+mod unpacked;
 #[doc(hidden)]
 pub mod view;
 mod wire;
