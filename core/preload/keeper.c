@@ -168,7 +168,10 @@ static uint64_t keeper_work(keeper_state *state) {
   keeper_follow_dumps(state);
   if (!state->started) return KEEPER_SAVE_MOST_NS;
   if (onstack_sampling_collect(false)) state->look_ns = 0; /* children work: soon again */
-  if (onstack_monotonic_ns() >= state->save_at_ns) keeper_save(state);
+  if (onstack_monotonic_ns() >= state->save_at_ns) {
+    onstack_sampling_find_unseen(keeper.settings);
+    keeper_save(state);
+  }
   uint64_t now = onstack_monotonic_ns();
   if (now >= state->tell_at_ns) {
     onstack_sampling_tell(keeper.settings);

@@ -190,6 +190,13 @@ bool onstack_sampling_collect(bool all) {
   return sampling.on && onstack_first_ticks_collect(sampling.session, sampling.profile, all) > 0;
 }
 
+void onstack_sampling_find_unseen(const onstack_environment *settings) {
+  static bool found;
+  if (found || !sampling.on || settings->kind != ONSTACK_KIND_ALLOCATION) return;
+  found = true;
+  onstack_status_find_unseen();
+}
+
 bool onstack_sampling_save(const onstack_environment *settings) {
   if (!sampling.on) return false;
   onstack_session_poll(sampling.session, 0);

@@ -19,6 +19,10 @@ ONSTACK_INTERNAL int onstack_sampling_start(const onstack_environment *settings,
 /* True between a start that succeeded and the end. Any thread. */
 ONSTACK_INTERNAL bool onstack_sampling_is_on(void);
 
+/* Looks once, before the first save of a heap profile, for allocators whose blocks it lacks: a signal may end the host before
+   its last save. Context: onstack_status_find_unseen. */
+ONSTACK_INTERNAL void onstack_sampling_find_unseen(const onstack_environment *settings);
+
 /* Writes what there is so far, and goes on. A failure stays silent: the end tells it. Nothing is written without
    samples. Returns true if a profile was written. */
 ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_environment *settings);

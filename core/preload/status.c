@@ -58,6 +58,16 @@ static int status_append(void *data, const void *bytes, size_t length) {
   return 0;
 }
 
+/* As of the last look. */
+static status_text status_unseen;
+
+void onstack_status_find_unseen(void) {
+  status_text found = {0};
+  onstack_allocator_unseen(status_append, &found);
+  free(status_unseen.text);
+  status_unseen = found;
+}
+
 char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap, bool ask_malloc) {
   status_text into = {0};
   const onstack_statistics_more more = status_more(before);
@@ -65,7 +75,8 @@ char *onstack_status_text(onstack_session *session, uint64_t before, bool module
   if (whole) onstack_first_ticks_tell(status_append, &into);
   if (whole && heap)
     onstack_memory_text_write(session, NULL, ask_malloc, status_append, &into); /* without /proc there is none */
-  if (whole && heap && ask_malloc) onstack_allocator_unseen(status_append, &into);
+  if (heap && ask_malloc) onstack_status_find_unseen();
+  if (whole && heap && status_unseen.text) status_append(&into, status_unseen.text, status_unseen.length);
   whole = whole && !into.failed;
   if (whole) return into.text;
   free(into.text);

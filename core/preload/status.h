@@ -15,9 +15,13 @@
  */
 ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before, bool modules);
 
+/* Looks for allocators that a heap session does not see; later texts name them. It reads symbol tables and takes the loader's
+   lock, so call it only while the host runs as usual. Context: the keeper. */
+ONSTACK_INTERNAL void onstack_status_find_unseen(void);
+
 /* The same lines as text, for a heap session with the account of the process's memory. `ask_malloc`: as
-   onstack_memory_text_write; the loader, which has a lock too, is then asked for what the session does not see. The caller
-   frees it; NULL: no memory, or no counters. */
+   onstack_memory_text_write; the allocators that the session does not see are then looked for again. The caller frees it;
+   NULL: no memory, or no counters. */
 ONSTACK_INTERNAL char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap,
                                            bool ask_malloc);
 

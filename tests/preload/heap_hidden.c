@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A program with an allocator of its own, under a name of its own: heap profiles do not see its blocks, and say so. */
+/* A program with an allocator of its own, under a name of its own: heap profiles do not see its blocks, and say so. With the
+   name of a file, it is killed once that file is there. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,9 +21,13 @@ __attribute__((visibility("hidden"), noinline)) void *shop_je_malloc(size_t size
 /* Only called here: it is no allocator of this program's. */
 extern void *mi_malloc(size_t size) __attribute__((weak));
 
-int main(void) {
+int main(int count, char **words) {
   for (volatile size_t i = 0; i < 1000; i++) memset(shop_je_malloc(500 + i), 1, 500);
   char *seen = mi_malloc ? mi_malloc(100) : malloc(100);
   memset(seen, 1, 100);
+  while (count > 1) {
+    if (access(words[1], F_OK) == 0) raise(SIGKILL);
+    usleep(20000);
+  }
   return seen[99] != 1;
 }

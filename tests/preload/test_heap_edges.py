@@ -4,6 +4,7 @@ that allocates, and other allocators below or before the preload."""
 import ctypes.util
 import glob
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -160,6 +161,9 @@ def heap_edges_an_allocator_that_is_linked_in_is_named():
     with heap_of(program) as run:
         equal((run.status, run.errors), (0, ""), "status and errors")
         equal(unseen(run.profile()), {"shop_je_malloc": str(program)}, "said of a hidden malloc")
+    with heap_of(program, "out") as run:
+        equal(run.status, -signal.SIGKILL, "status")
+        equal(unseen(run.profile()), {"shop_je_malloc": str(program)}, "said of a program that is killed")
     subprocess.run(["strip", "-o", stripped, program], check=True)
     with heap_of(stripped) as run:
         equal(unseen(run.profile()), {}, "said of a program without symbols")

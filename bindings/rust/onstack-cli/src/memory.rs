@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `memory`: what the resident size of a process is made of, and what grew from one heap profile to the next.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -36,6 +36,7 @@ type Account = Vec<(String, i64)>;
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut accounts = Vec::new();
     let mut tops = Vec::new();
+    let mut unseen = BTreeSet::new();
     for path in &arguments.profiles {
         let mut profile = input::read(path)?;
         let account = account(&profile);
@@ -44,6 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::new(path, what));
         }
         accounts.push(account);
+        unseen.extend(profile.summary().unseen);
         if arguments.profiles.len() > 1 {
             profile.show(IN_USE).map_err(|error| Failure::new(path, error))?;
             tops.push(profile.top());
@@ -53,6 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.profiles.len() > 1 {
         text += &growth(&tops, arguments.count);
     }
+    unseen.iter().for_each(|allocator| text += &format!("Note: {allocator}\n"));
     output::write(None, text.as_bytes())
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a program with the profiler preloaded into it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, mem, thread};
 
 use clap::Args;
-use onstack::{Profile, Summary};
+use onstack::{Profile, Summary, UnseenAllocator};
 
 use crate::failure::Failure;
 use crate::format::{Format, Resource};
@@ -278,15 +279,18 @@ fn finish_all(
     let Recorded { scratch, status, output, .. } = recorded;
     let elapsed = started.elapsed();
     let sampled = Cell::new(Duration::ZERO);
+    let unseen = RefCell::new(BTreeSet::new());
     let written = children::write(scratch, recorded.process, output, how, &|mut profile, file| {
         if how == children::How::Merge {
             profile.add_comment(&recorded.used());
         }
         sampled.set(sampled.get() + cpu_time(&profile));
+        unseen.borrow_mut().extend(profile.summary().unseen);
         write(&profile, arguments, file)
     })?;
     if !arguments.quiet {
         tell_of_all(&written, &status.line(elapsed));
+        tell_unseen(&unseen.into_inner());
         if arguments.heap.is_none() && arguments.clock == "cpu" {
             tell_of_the_rest(sampled.get(), recorded.used);
         }
@@ -341,11 +345,16 @@ fn advise(summary: &Summary, heap: bool) {
     if let Some(line) = timeless(summary) {
         eprintln!("onstack: {line}");
     }
+    tell_unseen(&summary.unseen);
     let samples = count("samples");
     // A few cut stacks change no picture.
     for module in summary.losses.iter().filter(|module| module.lost * 50 >= samples.max(1)) {
         eprintln!("onstack: {} of {samples} stacks were cut in {module}", module.lost);
     }
+}
+
+fn tell_unseen<'a>(allocators: impl IntoIterator<Item = &'a UnseenAllocator>) {
+    allocators.into_iter().for_each(|allocator| eprintln!("onstack: {allocator}"));
 }
 
 /// Times are kept in memory, with a bound, until the program ends.

@@ -89,6 +89,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let separator = if arguments.table { "\n" } else { "" };
         let tree = profile.tree();
         let _ = write!(text, "{separator}{}", tree.display(arguments.depth, arguments.least / 100.0));
+        if !arguments.table {
+            profile.summary().unseen.iter().for_each(|allocator| text += &format!("Note: {allocator}\n"));
+        }
     }
     arguments.top.show(text)
 }

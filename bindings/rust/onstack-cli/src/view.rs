@@ -61,6 +61,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = page(&title, &profile, before.as_ref(), factor);
     let made = arguments.output.clone().unwrap_or_else(|| default_output(path));
     output::write(Some(&made), bytes.as_bytes())?;
+    // The page has it behind a button.
+    profile.summary().unseen.iter().for_each(|allocator| eprintln!("onstack: {allocator}"));
     if arguments.output.is_none() {
         eprintln!("onstack: {}: open it in a browser", output::name(&made));
     }

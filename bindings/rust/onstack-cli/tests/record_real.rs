@@ -299,6 +299,53 @@ int main(void) { return 0; }
     }
 }
 
+/// As jemalloc and mimalloc are the global allocators of Rust programs.
+#[test]
+fn an_allocator_that_is_not_seen_is_named_by_every_command() {
+    const SOURCE: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+static char all[1 << 20];
+__attribute__((visibility("hidden"), noinline)) void *_rjem_malloc(size_t size) {
+  static size_t used;
+  return all + (used += size) - size;
+}
+int main(void) {
+  for (int i = 0; i < 100; i++) memset(_rjem_malloc(1000), i, 1000);
+  return *(volatile char *)memset(malloc(1000), 0, 1000);
+}
+"#;
+    let Some(library) = library() else { return };
+    let (source, program, page) = (place("rjem.c"), place("rjem"), place("rjem.html"));
+    let profile = place("rjem.pb.gz");
+    fs::write(&source, SOURCE).unwrap();
+    assert!(Command::new("cc").args(["-O1", "-o"]).args([&program, &source]).status().unwrap().success());
+    let onstack = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
+        let output = command.args(words).env("ONSTACK_PRELOAD", &library).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.success(), "{words:?}: {said}");
+        said
+    };
+    let [program, profile, page] = [&program, &profile, &page].map(|path| path.to_str().unwrap());
+    let part = format!("lacks the memory of _rjem_malloc in {program}, ");
+    let record = ["record", "--heap=1", "-o", profile];
+    for words in [
+        &[&record[..], &["--children=merge", "--", program]].concat()[..],
+        &[&record[..], &["--", program]].concat(),
+        &["report", profile],
+        &["report", "--tree", profile],
+        &["top", profile],
+        &["stat", profile],
+        &["memory", profile],
+        &["view", "-o", page, profile],
+    ] {
+        let said = onstack(words);
+        assert_eq!(said.matches(&part).count(), 1, "{words:?}: {said}");
+    }
+    assert!(fs::read_to_string(page).unwrap().contains(&part));
+}
+
 /// What a command writes to a terminal of so many rows and a hundred columns.
 fn on_terminal(rows: u16, command: &mut Command) -> String {
     use std::io::Read;

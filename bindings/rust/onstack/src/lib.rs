@@ -68,6 +68,7 @@ mod timing;
 mod top;
 mod tree;
 mod unpacked;
+mod unseen;
 #[doc(hidden)]
 pub mod view;
 mod wire;
@@ -96,6 +97,7 @@ pub use thread_span::thread_spans;
 pub use timing::ReportTiming;
 pub use top::{Top, TopEntry};
 pub use tree::{Tree, TreeNode};
+pub use unseen::UnseenAllocator;
 
 /// Frames in a sample unless [`Options::max_depth`] says otherwise: 1,024 with the feature `large-depth`, 512 with
 /// `huge-depth`, otherwise 128.

@@ -127,6 +127,10 @@ impl ProfileMessage {
         found.map_or("", String::as_str)
     }
 
+    pub(crate) fn comments(&self) -> impl Iterator<Item = &str> {
+        self.comment.iter().map(|&index| self.text(index))
+    }
+
     /// The index of a string in the table; adds it. For a handful of strings: it looks at all of them.
     pub(crate) fn intern(&mut self, text: &str) -> i64 {
         let found = self.string_table.iter().position(|known| known == text);

@@ -294,7 +294,7 @@ impl Profile {
     /// Remarks that the profile carries. Ours begin with `onstack.stats`, a session's counters, or `onstack.module`, a program or
     /// library that cut stacks.
     pub fn comments(&self) -> impl Iterator<Item = &str> {
-        self.message.comment.iter().map(|&index| self.message.text(index))
+        self.message.comments()
     }
 
     /// Whether it has no samples.

@@ -10,6 +10,7 @@ use crate::message::ProfileMessage;
 use crate::plain::{plain, Plain};
 use crate::stacks::{is_named, Stacks};
 use crate::stats::COUNTERS;
+use crate::unseen::{self, UnseenAllocator};
 
 /// How the stacks were found, what has names, what was cut and what was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Summary {
     pub counters: BTreeMap<String, String>,
     /// What cut stacks, where the profile says so: the file that lost most first, with an [advice](ModuleStats::advice).
     pub losses: Vec<ModuleStats>,
+    /// Allocators whose blocks the profile lacks, where it says so: heap profiles of the preload do.
+    pub unseen: Vec<UnseenAllocator>,
     /// What the numbers mean, as `cpu`.
     pub value_type: String,
     /// Their unit, as `nanoseconds`.
@@ -68,7 +71,8 @@ impl Summary {
             value_type: value_type.into(),
             unit: unit.into(),
             counters: counters(profile),
-            losses: losses::of_comments(profile.comment.iter().map(|&index| profile.text(index))),
+            losses: losses::of_comments(profile.comments()),
+            unseen: unseen::of_comments(profile.comments()),
             ..Self::default()
         };
         let (mut threads, mut files): (HashMap<String, i64>, HashMap<String, i64>) = Default::default();
@@ -119,7 +123,7 @@ fn sorted(sums: HashMap<String, i64>) -> Vec<(String, i64)> {
 
 /// `heap_untracked` is the heap's `untracked`.
 fn counters(profile: &ProfileMessage) -> BTreeMap<String, String> {
-    let comments = || profile.comment.iter().map(|&index| profile.text(index));
+    let comments = || profile.comments();
     let of = |begin, prefix: &'static str| {
         let words = comments().filter_map(move |comment| comment.strip_prefix(begin)).flat_map(str::split_whitespace);
         let pairs = words.filter_map(|word: &str| word.split_once('='));
@@ -141,6 +145,7 @@ impl fmt::Display for Summary {
             self.stacks,
             self.deepest
         )?;
+        self.unseen.iter().try_for_each(|allocator| writeln!(f, "{:>18}  {allocator}", ""))?;
         writeln!(f, "{}  leaf has a name", line(self.named))?;
         let cut = self.truncated.values().copied().fold(0, i64::saturating_add);
         writeln!(f, "{}  stack reaches its root", line(self.total.saturating_sub(cut)))?;

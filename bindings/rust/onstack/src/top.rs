@@ -8,6 +8,7 @@ use crate::amount::Amount;
 use crate::message::ProfileMessage;
 use crate::plain::Plain;
 use crate::stacks::{is_named, Stacks};
+use crate::unseen::{self, UnseenAllocator};
 
 /// A function's part of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Top {
     pub named: i64,
     /// Sums over the stacks that have a frame without a name in a file of code, by its path, the largest first.
     pub unnamed: Vec<(String, i64)>,
+    /// Allocators whose blocks the profile lacks, where it says so: heap profiles of the preload do.
+    pub unseen: Vec<UnseenAllocator>,
     /// What the numbers mean, as `cpu`.
     pub value_type: String,
     /// Their unit, as `nanoseconds`.
@@ -49,6 +52,7 @@ impl Top {
             total: 0,
             named: 0,
             unnamed: Vec::new(),
+            unseen: unseen::of_comments(profile.comments()),
             value_type: value_type.into(),
             unit: unit.into(),
         };
@@ -129,6 +133,7 @@ impl fmt::Display for Top {
         if let Some(hidden) = self.entries.len().checked_sub(count).filter(|hidden| *hidden > 0) {
             writeln!(f, "{hidden} more not shown")?;
         }
+        self.unseen.iter().try_for_each(|allocator| writeln!(f, "Note: {allocator}"))?;
         // Less changes no picture.
         let many = |sum: i64| sum > 0 && sum.saturating_mul(50) >= self.total;
         self.unnamed.iter().filter(|(_, sum)| many(*sum)).try_for_each(|(file, sum)| {
