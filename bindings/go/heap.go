@@ -13,6 +13,9 @@ import (
 	"github.com/google/pprof/profile"
 )
 
+// noNativeHeap is no error: a service may serve its heap profile whether it watches native memory or not.
+const noNativeHeap = "onstack.heap native=none (no profile with ClockHeap is open: this is Go's heap alone)"
+
 type heapQuestion struct {
 	age time.Duration
 }
@@ -28,7 +31,8 @@ func WithHeapAge(age time.Duration) HeapOption {
 
 // WriteHeapProfile writes Go's heap and the native one as one compressed pprof profile: inuse_space (the default),
 // inuse_objects, alloc_space, alloc_objects. The label "heap" tells "go" from "native". The native part is that of the
-// profile with ClockHeap, running or stopped, that was started last and is not closed; without one it is empty.
+// profile with ClockHeap, running or stopped, that was started last and is not closed. Without one the profile is Go's heap alone,
+// and the comment "onstack.heap native=none" says so.
 //
 // Go's part is runtime/pprof's: as of its last garbage collection. The native part has goroutines above native frames.
 // The comments have the lines of WriteMemory. Errors: those of w, and of a profile that cannot be read back.
@@ -51,6 +55,7 @@ func WriteHeapProfile(w io.Writer, opts ...HeapOption) error {
 		return err
 	}
 	if !there {
+		merged.Comments = append(merged.Comments, noNativeHeap)
 		if lines, err := memory(); err == nil {
 			merged.Comments = append(merged.Comments, strings.Split(strings.TrimSpace(string(lines)), "\n")...)
 		}
