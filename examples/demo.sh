@@ -18,7 +18,7 @@ cd "$root"
 if command -v cargo >/dev/null; then
   echo "drawing the flame graph (the first time, the command-line tool is built)"
   cd "$root/bindings/rust"
-  cargo run --quiet --release -p onstack-cli --no-default-features -- flamegraph "$out/onstack.folded" -o "$out/flamegraph.svg"
+  cargo run --quiet --release -p onstack-cli --no-default-features -- flamegraph "$out/onstack.pb.gz" -o "$out/flamegraph.svg"
 else
   echo "no cargo here: no flame graph; onstack.folded is the input of any flame graph tool"
 fi

@@ -88,17 +88,21 @@ pub(crate) fn of(
     if mapping.starts_with("[generated") || mapping == "//anon" {
         return Language::Generated;
     }
-    of_symbol(system_name).or_else(|| of_file(file)).unwrap_or_else(|| of_text(name))
+    // Also where the symbol has lost its hash.
+    let of_file = of_file(file).filter(|language| !system_name.starts_with("_Z") || *language == Language::Rust);
+    of_rust_symbol(system_name)
+        .or(of_file)
+        .or_else(|| system_name.starts_with("_Z").then_some(Language::Cpp))
+        .unwrap_or_else(|| of_text(name))
 }
 
-/// By the way in which it is mangled.
-fn of_symbol(symbol: &str) -> Option<Language> {
-    let hash = symbol.strip_suffix('E').and_then(|text| text.get(text.len().checked_sub(19)?..));
+/// By the way in which it is mangled: the new one, or that of C++ with a hash at the end, to which LLVM may add a name of its own.
+fn of_rust_symbol(symbol: &str) -> Option<Language> {
+    let own = symbol.find(".llvm.").map_or(symbol, |at| &symbol[..at]);
+    let hash = own.strip_suffix('E').and_then(|text| text.get(text.len().checked_sub(19)?..));
     let legacy = hash.and_then(|text| text.strip_prefix("17h"));
-    if symbol.starts_with("_R") || legacy.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit())) {
-        return Some(Language::Rust);
-    }
-    symbol.starts_with("_Z").then_some(Language::Cpp)
+    let is_legacy = own.starts_with("_Z") && legacy.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    (is_legacy || own.starts_with("_R")).then_some(Language::Rust)
 }
 
 fn of_file(file: &str) -> Option<Language> {
@@ -117,7 +121,7 @@ const CLONES: [&str; 7] = ["part", "constprop", "isra", "cold", "llvm", "lto_pri
 
 fn of_text(name: &str) -> Language {
     if name.contains("::") {
-        return if name.contains(" as ") || name.contains("::{") { Language::Rust } else { Language::Cpp };
+        return of_path(name);
     }
     // Go's names have their package: "runtime.mallocgc", "example.com/shop.(*Cart).Add".
     match name.rsplit('/').next().and_then(|last| last.split_once('.')) {
@@ -128,6 +132,62 @@ fn of_text(name: &str) -> Language {
     }
 }
 
+/// Modules of Rust's `std`. C++ has a namespace of that name, and readers that take away parameters.
+const RUST_STD: [&str; 20] = [
+    "alloc",
+    "backtrace",
+    "collections",
+    "env",
+    "ffi",
+    "fs",
+    "hash",
+    "io",
+    "net",
+    "os",
+    "panic",
+    "panicking",
+    "path",
+    "process",
+    "rt",
+    "sync",
+    "sys",
+    "sys_common",
+    "thread",
+    "time",
+];
+
+/// A name with "::" that is demangled already, as folded stacks have it. Functions of C++ have their parameters behind their names.
+fn of_path(name: &str) -> Language {
+    if [" as ", "::{", "<impl ", "dyn ", "::<"].iter().any(|part| name.contains(part)) && !name.contains("::{lambda") {
+        return Language::Rust;
+    }
+    if let Some((module, rest)) = name.strip_prefix("std::").map(|rest| rest.split_once("::").unwrap_or((rest, ""))) {
+        let is_rust = RUST_STD.contains(&module) && !rest.starts_with('_') && !has_parameters(name);
+        return if is_rust { Language::Rust } else { Language::Cpp };
+    }
+    if has_parameters(name) {
+        Language::Cpp
+    } else {
+        Language::Rust
+    }
+}
+
+/// Parentheses outside of a type's own parameters. An operator of C++ may be one of the brackets.
+fn has_parameters(name: &str) -> bool {
+    let mut depth = 0;
+    let mut outside = |c: char| {
+        depth += i32::from(c == '<') - i32::from(c == '>');
+        c == '(' && depth <= 0
+    };
+    is_operator(name) || name.contains("(anonymous namespace)") || name.chars().any(&mut outside)
+}
+
+/// `a::operator<<`, and not `a::operators::run`.
+fn is_operator(name: &str) -> bool {
+    let ends = name.split("::").filter_map(|part| part.strip_prefix("operator"));
+    ends.into_iter().any(|end| !end.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,10 +195,17 @@ mod tests {
 
     #[test]
     fn a_symbol_a_file_or_the_text_tells() {
-        assert_eq!(of_symbol("_ZN4core3fmt5write17h0123456789abcdefE"), Some(Language::Rust));
-        assert_eq!(of_symbol("_RNvC4shop4main"), Some(Language::Rust));
-        assert_eq!(of_symbol("_ZNSt6vectorIiE9push_backEv"), Some(Language::Cpp));
-        assert_eq!((of_symbol("main"), of_symbol("E")), (None, None));
+        for rust in [
+            "_ZN4core3fmt5write17h0123456789abcdefE",
+            "_ZN4core3fmt5write17h0123456789abcdefE.llvm.1234567890",
+            "_ZN53_$LT$core..fmt..Error$u20$as$u20$core..fmt..Debug$GT$3fmt17h0123456789abcdefE",
+            "_RNvC4shop4main",
+        ] {
+            assert_eq!(of_rust_symbol(rust), Some(Language::Rust), "{rust}");
+        }
+        for other in ["_ZNSt6vectorIiE9push_backEv", "_ZNSt6vectorIiE9push_backEv.llvm.12", "main", "E", "é17hE"] {
+            assert_eq!(of_rust_symbol(other), None, "{other}");
+        }
         assert_eq!(
             (of_file("/src/a.go"), of_file("lib.rs"), of_file("x.cc"), of_file("none")),
             (Some(Language::Go), Some(Language::Rust), Some(Language::Cpp), None)
@@ -149,10 +216,36 @@ mod tests {
             ("memcpy", Language::C),
             ("sort.part.0", Language::C),
             ("std::sort<int>", Language::Cpp),
+            ("std::vector<int, std::allocator<int> >::push_back(int const&)", Language::Cpp),
+            ("std::thread::_State_impl<f>::_M_run()", Language::Cpp),
+            ("shop::operator<<(std::ostream&, shop::Cart const&)", Language::Cpp),
+            ("shop::(anonymous namespace)::add", Language::Cpp),
+            ("shop::run()::{lambda(int)#1}::operator()(int) const", Language::Cpp),
             ("<T as shop::Cart>::add", Language::Rust),
+            ("core::fmt::write", Language::Rust),
+            ("wasmparser::validator::operators::OperatorValidator<R>::operator_at", Language::Rust),
+            ("std::rt::lang_start", Language::Rust),
+            ("core::slice::<impl [T]>::sort", Language::Rust),
+            ("core::ptr::drop_in_place<alloc::boxed::Box<dyn core::ops::function::Fn()>>", Language::Rust),
+            ("cranelift_codegen::isa::x64::lower::isle::generated_code::constructor_lower", Language::Rust),
+            ("wasmtime::runtime::func::Func::call_impl_do_call::{{closure}}", Language::Rust),
         ] {
             assert_eq!(of_text(name), language, "{name}");
         }
+    }
+
+    /// The ends of the stacks of `make demo`: Go, and wasmtime, which is of Rust and C. It has no C++.
+    #[test]
+    fn go_and_rust_are_not_taken_for_cpp() {
+        let profile = crate::Profile::from_folded(include_str!("../tests/demo.folded")).unwrap();
+        let languages = Languages::new(&profile.message);
+        let spent =
+            |wanted| languages.spent.iter().find(|(language, _)| *language == wanted).map_or(0, |&(_, sum)| sum);
+        let total: i64 = languages.spent.iter().map(|&(_, sum)| sum).sum();
+        assert!(spent(Language::Cpp) * 100 < total, "{:?}", languages.spent);
+        assert!(spent(Language::Rust) * 2 > total && spent(Language::Go) > 0, "{:?}", languages.spent);
+        let cpp: Vec<_> = languages.of_names.iter().filter(|(_, &language)| language == Language::Cpp).collect();
+        assert!(cpp.is_empty(), "{cpp:?}");
     }
 
     #[test]
