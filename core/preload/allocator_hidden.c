@@ -17,9 +17,9 @@ typedef struct hidden_search {
   const char *found;
 } hidden_search;
 
-/* "je_malloc", with a prefix or without. */
+/* "je_malloc", with a prefix or without. A Rust program has none of mimalloc's functions but those that it calls. */
 static bool hidden_is_allocator(const char *name, size_t length) {
-  static const char *const ends[] = {"rjem_malloc", "je_malloc", "mi_malloc", "tc_malloc"};
+  static const char *const ends[] = {"rjem_malloc", "je_malloc", "mi_malloc", "mi_malloc_aligned", "tc_malloc"};
   for (size_t i = 0; i < ONSTACK_COUNT_OF(ends); i++) {
     const size_t end = strlen(ends[i]);
     if (length >= end && memcmp(name + length - end, ends[i], end) == 0)

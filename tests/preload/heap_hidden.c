@@ -7,7 +7,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-__attribute__((visibility("hidden"), noinline)) void *shop_je_malloc(size_t size) {
+#ifndef ALLOCATE
+#define ALLOCATE shop_je_malloc
+#endif
+
+__attribute__((visibility("hidden"), noinline)) void *ALLOCATE(size_t size) {
   static char *block;
   static size_t used = 1 << 20;
   if (used + size > 1 << 20) {
@@ -22,7 +26,7 @@ __attribute__((visibility("hidden"), noinline)) void *shop_je_malloc(size_t size
 extern void *mi_malloc(size_t size) __attribute__((weak));
 
 int main(int count, char **words) {
-  for (volatile size_t i = 0; i < 1000; i++) memset(shop_je_malloc(500 + i), 1, 500);
+  for (volatile size_t i = 0; i < 1000; i++) memset(ALLOCATE(500 + i), 1, 500);
   char *seen = mi_malloc ? mi_malloc(100) : malloc(100);
   memset(seen, 1, 100);
   while (count > 1) {

@@ -161,6 +161,9 @@ def heap_edges_an_allocator_that_is_linked_in_is_named():
     with heap_of(program) as run:
         equal((run.status, run.errors), (0, ""), "status and errors")
         equal(unseen(run.profile()), {"shop_je_malloc": str(program)}, "said of a hidden malloc")
+    rust = built("heap_hidden_mi", "heap_hidden.c", "-DALLOCATE=mi_malloc_aligned")
+    with heap_of(rust) as run:
+        equal(unseen(run.profile()), {"mi_malloc_aligned": str(rust)}, "said of mimalloc as Rust programs have it")
     with heap_of(program, "out") as run:
         equal(run.status, -signal.SIGKILL, "status")
         equal(unseen(run.profile()), {"shop_je_malloc": str(program)}, "said of a program that is killed")
