@@ -4,13 +4,14 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use crate::demangle::demangle;
 
-/// A function at a place of the program.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A function at a place of the program. Two with the same [raw name](Symbol::raw_name) are equal, whatever their places.
+#[derive(Clone, Debug, Eq)]
 pub struct Symbol {
     /// As the symbol table has it, not demangled; nothing where the place has no name.
     pub name: Option<Vec<u8>>,
@@ -52,6 +53,18 @@ impl Symbol {
     /// The line, 0 where it is not known.
     pub fn lineno(&self) -> u32 {
         self.lineno.unwrap_or(0)
+    }
+}
+
+impl PartialEq for Symbol {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw_name() == other.raw_name()
+    }
+}
+
+impl Hash for Symbol {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.raw_name().hash(state);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::frames::{Frames, Symbol};
 use crate::message::{Function, Label, Line, Location, ProfileMessage, Sample};
+use crate::resolve::Shared;
 
 /// A place is told from others by its address and by all that is said of it.
 type Place = (u64, Vec<(u64, i64)>);
@@ -17,12 +18,12 @@ pub(crate) struct Rebuild<'a> {
     strings: HashMap<String, i64>,
     functions: HashMap<(i64, i64), u64>,
     places: HashMap<Place, u64>,
-    shared: &'a HashMap<Vec<Symbol>, u64>,
+    shared: &'a Shared,
 }
 
 impl<'a> Rebuild<'a> {
     /// `frame`: what the message has beside its stacks; `shared`: the mappings of places whose address lies in several.
-    pub(crate) fn new(frame: &ProfileMessage, shared: &'a HashMap<Vec<Symbol>, u64>) -> Self {
+    pub(crate) fn new(frame: &ProfileMessage, shared: &'a Shared) -> Self {
         let message = frame.clone();
         let strings =
             message.string_table.iter().enumerate().map(|(index, text)| (text.clone(), index as i64)).collect();
@@ -85,7 +86,9 @@ impl<'a> Rebuild<'a> {
         if id == next {
             let holding =
                 || self.message.mapping.iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.id);
-            let mapping_id = self.shared.get(frame).copied().or_else(holding).unwrap_or(0);
+            // Of most programs there are none.
+            let shared = if self.shared.is_empty() { None } else { self.shared.get(&(address, frame.to_vec())) };
+            let mapping_id = shared.copied().or_else(holding).unwrap_or(0);
             let line = lines.into_iter().map(|(function_id, line)| Line { function_id, line, column: 0 }).collect();
             self.message.location.push(Location { id, mapping_id, address, line, is_folded: false });
         }

@@ -83,8 +83,9 @@ impl ReportBuilder<'_> {
 
     fn resolved(&self, interval: &Interval) -> Result<Report> {
         let (timing, profile) = self.written(interval, true)?;
-        let data = resolve::stacks(&profile.message, timing.start_time, self.post_processor.as_deref());
-        Ok(Report { data, timing, context: resolve::context(profile.message) })
+        let mut details = HashMap::new();
+        let data = resolve::stacks(&profile.message, timing.start_time, self.post_processor.as_deref(), &mut details);
+        Ok(Report { data, timing, context: resolve::context(profile.message, details) })
     }
 
     /// The duration ends before names are looked up, which takes a while.
@@ -106,7 +107,8 @@ impl fmt::Debug for ReportBuilder<'_> {
 /// What is written or drawn comes out of [`Report::data`], so a program can change it before.
 #[derive(Clone)]
 pub struct Report {
-    /// Ticks by stack.
+    /// Ticks by stack. Stacks of the same functions are one, with the places of the one that was met most. Profiles of the report
+    /// have all their lines, unless a program has changed the stack or its ticks.
     pub data: HashMap<Frames, isize>,
     /// When they were taken.
     pub timing: ReportTiming,

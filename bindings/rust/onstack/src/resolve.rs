@@ -18,28 +18,40 @@ use crate::timing::ReportTiming;
 pub(crate) struct Context {
     pub(crate) frame: ProfileMessage,
     /// The mappings of places whose address lies in several: a library came where another one had been.
-    pub(crate) shared: HashMap<Vec<Symbol>, u64>,
+    pub(crate) shared: Shared,
+    /// The stacks that one of the report's stands for, if there are several: they differ by address, line or file.
+    details: Details,
 }
 
-/// The stacks of a message with their ticks.
+pub(crate) type Shared = HashMap<(u64, Vec<Symbol>), u64>;
+type Details = HashMap<Frames, Vec<(Frames, isize)>>;
+
+/// The stacks of a message with their ticks. Stacks of the same functions are one, which has the places of the one that was met
+/// most. `details` gets them as they were, unless they are changed.
 pub(crate) fn stacks(
     message: &ProfileMessage,
     start: SystemTime,
     post_processor: Option<&dyn Fn(&mut Frames)>,
+    details: &mut Details,
 ) -> HashMap<Frames, isize> {
     let places: HashMap<u64, Vec<Symbol>> =
         Places::new(message).locations.iter().map(|(&id, location)| (id, symbols(message, location))).collect();
     let mut data: HashMap<Frames, isize> = HashMap::new();
-    for sample in &message.sample {
+    let mut samples: Vec<&Sample> = message.sample.iter().collect();
+    samples.sort_by_key(|sample| std::cmp::Reverse(ticks(sample)));
+    for sample in samples {
         let (thread_name, thread_id) = thread(message, sample);
         let frames = sample.location_id.iter().filter_map(|id| places.get(id).cloned()).collect();
         let labels = labels(message, sample);
         let mut frames = Frames { frames, thread_name, thread_id, labels, sample_timestamp: start };
         if let Some(change) = post_processor {
             change(&mut frames);
+        } else {
+            details.entry(frames.clone()).or_default().push((frames.clone(), ticks(sample)));
         }
         *data.entry(frames).or_default() += ticks(sample);
     }
+    details.retain(|_, parts| parts.len() > 1);
     data
 }
 
@@ -116,9 +128,10 @@ fn is_shared(message: &ProfileMessage, address: u64) -> bool {
 }
 
 /// Keeps of a message what its stacks do not say.
-pub(crate) fn context(message: ProfileMessage) -> Context {
+pub(crate) fn context(message: ProfileMessage, details: Details) -> Context {
     let shared = message.location.iter().filter(|location| is_shared(&message, location.address));
-    let shared = shared.map(|location| (symbols(&message, location), location.mapping_id)).collect();
+    let shared =
+        shared.map(|location| ((location.address, symbols(&message, location)), location.mapping_id)).collect();
     let mut frame = ProfileMessage {
         string_table: vec![String::new()],
         time_nanos: message.time_nanos,
@@ -144,15 +157,23 @@ pub(crate) fn context(message: ProfileMessage) -> Context {
             ..*mapping
         })
         .collect();
-    Context { frame, shared }
+    Context { frame, shared, details }
 }
 
 /// A message of a report's stacks, sorted by what they spent.
 pub(crate) fn profile(data: &HashMap<Frames, isize>, timing: &ReportTiming, context: &Context) -> Profile {
     let mut rebuild = Rebuild::new(&context.frame, &context.shared);
-    let mut stacks: Vec<_> = data.iter().collect();
-    stacks.sort_by_cached_key(|(frames, &ticks)| (std::cmp::Reverse(ticks), frames.thread_id, rebuild.key(frames)));
-    for (frames, &ticks) in stacks {
+    let mut stacks: Vec<(&Frames, isize)> = Vec::with_capacity(data.len());
+    for (frames, &ticks) in data {
+        match context.details.get(frames) {
+            Some(parts) if parts.iter().map(|(_, part)| part).sum::<isize>() == ticks => {
+                stacks.extend(parts.iter().map(|(frames, part)| (frames, *part)));
+            }
+            _ => stacks.push((frames, ticks)),
+        }
+    }
+    stacks.sort_by_cached_key(|&(frames, ticks)| (std::cmp::Reverse(ticks), frames.thread_id, rebuild.key(frames)));
+    for (frames, ticks) in stacks {
         rebuild.add(frames, ticks as i64);
     }
     let mut message = rebuild.finish();
@@ -218,9 +239,45 @@ mod tests {
         }
         let start = SystemTime::UNIX_EPOCH;
         let timing = ReportTiming { frequency: 99, start_time: start, duration: Duration::from_secs(1) };
-        let data = stacks(&message, start, None);
-        let written = profile(&data, &timing, &context(message.clone()));
+        let mut details = HashMap::new();
+        let data = stacks(&message, start, None, &mut details);
+        let written = profile(&data, &timing, &context(message.clone(), details));
         assert_eq!(by_labels(&written.message), by_labels(&message));
+    }
+
+    #[test]
+    fn stacks_of_the_same_functions_are_one_and_keep_their_lines() {
+        let place = |id: u64| Location {
+            id,
+            address: 0x1000 + id,
+            line: vec![Line { function_id: 1, line: id as i64, ..Line::default() }],
+            ..Location::default()
+        };
+        let message = ProfileMessage {
+            string_table: ["", "f"].map(String::from).to_vec(),
+            location: (1..=3).map(place).collect(),
+            function: vec![Function { id: 1, name: 1, system_name: 1, ..Function::default() }],
+            sample: [(1, 2), (2, 5), (3, 1)]
+                .map(|(id, ticks)| Sample { location_id: vec![id], value: vec![ticks, 0], ..Sample::default() })
+                .to_vec(),
+            ..ProfileMessage::default()
+        };
+        let timing = ReportTiming { frequency: 1, start_time: SystemTime::UNIX_EPOCH, duration: Default::default() };
+        let mut details = HashMap::new();
+        let mut data = stacks(&message, timing.start_time, None, &mut details);
+        let lines = |data: &HashMap<Frames, isize>, details: &Details| {
+            let back = profile(data, &timing, &context(message.clone(), details.clone())).message;
+            let line = |sample: &Sample| back.location[sample.location_id[0] as usize - 1].line[0].line;
+            back.sample.iter().map(|sample| (line(sample), sample.value[0])).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            data.iter().map(|(frames, &ticks)| (frames.frames[0][0].lineno(), ticks)).collect::<Vec<_>>(),
+            [(2, 8)]
+        );
+        assert_eq!(lines(&data, &details), [(2, 5), (1, 2), (3, 1)]);
+        data.values_mut().for_each(|ticks| *ticks *= 3);
+        assert_eq!(lines(&data, &details), [(2, 24)], "a program has changed it");
+        assert_eq!(stacks(&message, timing.start_time, Some(&|_| ()), &mut HashMap::new()).len(), 1);
     }
 
     #[test]
@@ -229,7 +286,7 @@ mod tests {
         message.comment =
             ["onstack.stats ticks=7", "onstack.timeline kept=7 lost=0"].map(|text| message.intern(text)).to_vec();
         let timing = ReportTiming { frequency: 1, start_time: SystemTime::UNIX_EPOCH, duration: Default::default() };
-        let written = profile(&HashMap::new(), &timing, &context(message));
+        let written = profile(&HashMap::new(), &timing, &context(message, HashMap::new()));
         assert_eq!(written.comments().collect::<Vec<_>>(), ["onstack.stats ticks=7"]);
     }
 
@@ -257,7 +314,9 @@ mod tests {
             ..ProfileMessage::default()
         };
         let timing = ReportTiming { frequency: 1, start_time: SystemTime::UNIX_EPOCH, duration: Default::default() };
-        let back = profile(&stacks(&message, timing.start_time, None), &timing, &context(message)).message;
+        let mut details = HashMap::new();
+        let data = stacks(&message, timing.start_time, None, &mut details);
+        let back = profile(&data, &timing, &context(message, details)).message;
         let files = back.location.iter().map(|location| {
             let named = &back.function[location.line[0].function_id as usize - 1];
             let mapping = &back.mapping[location.mapping_id as usize - 1];
