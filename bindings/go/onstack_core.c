@@ -3177,7 +3177,7 @@ ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
 #define ONSTACK_CFA_SP 1u       /* SP + offset */
 #define ONSTACK_CFA_FP 2u       /* FP + offset */
 #define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
-#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset, plus `after` words (x86_64: a realigned stack, without them) */
 #define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
 #define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
 #define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
@@ -3197,12 +3197,17 @@ ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
 
 typedef struct onstack_rule {
   uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
+  uint8_t after;      /* DEREF_SP, DEREF_FP: words; REGISTER: its number */
   int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
   int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
   int16_t bx;         /* saved RBX */
   int32_t cfa_offset; /* bytes; for PLT the threshold */
 } onstack_rule;
+
+/* The CFA is some words above a word in memory: as a rule a link to another stack, which that of a coroutine's parent is. */
+static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_rule_is_link(const onstack_rule *rule) {
+  return (rule->cfa == ONSTACK_CFA_DEREF_FP || rule->cfa == ONSTACK_CFA_DEREF_SP) && rule->after != 0;
+}
 
 typedef struct onstack_rule_row {
   uint16_t offset; /* the low 16 bits */
@@ -9190,6 +9195,14 @@ static ONSTACK_HANDLER bool rules_enter_stack(rules_cursor *cursor, uint64_t sp)
   return true;
 }
 
+/* The walk goes on with a stack whose stack pointer is only told by memory: the kernel copies all words of it, and nobody is
+   asked for its bounds. */
+static ONSTACK_HANDLER bool rules_leave_stack(rules_cursor *cursor) {
+  if (++cursor->switches > RULES_SWITCHES) return false;
+  cursor->memory->low = cursor->memory->high = 0;
+  return true;
+}
+
 /* A CFA must be aligned, above the stack pointer, and inside the stack where its bounds are known. */
 static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cursor, uint64_t cfa) {
   if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
@@ -10207,6 +10220,18 @@ static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstac
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
 #define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
 
+/*
+ * Whether the caller's frame is on another stack: coroutines lead to their parent's by a link in memory, and a function that
+ * calls on a stack of its choice (psm) has its frame pointer on the one that it came from.
+ */
+static ONSTACK_HANDLER bool rules_cfa_is_elsewhere(const rules_cursor *cursor, uint64_t cfa) {
+  const onstack_memory *memory = cursor->memory;
+  if (cursor->rule->cfa == ONSTACK_CFA_SP || cursor->rule->cfa == ONSTACK_CFA_PLT) return false;
+  if (cfa & 7 || !onstack_address_plausible(cfa)) return false;
+  if (memory->high != 0 && (cfa <= memory->low || cfa > memory->high)) return true;
+  return cfa <= cursor->sp && onstack_rule_is_link(cursor->rule);
+}
+
 static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
   const onstack_rule *rule = cursor->rule;
   uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
@@ -10222,6 +10247,7 @@ static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, u
     break;
   case ONSTACK_CFA_DEREF_FP:
     if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
     break;
   case ONSTACK_CFA_DEREF_SP:
     if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
@@ -10234,7 +10260,8 @@ static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, u
   default: /* ONSTACK_CFA_PLT */
     *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
   }
-  return rules_check_cfa(cursor, *cfa);
+  if (!rules_cfa_is_elsewhere(cursor, *cfa)) return rules_check_cfa(cursor, *cfa);
+  return rules_leave_stack(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_STACK_SWITCH;
 }
 
 /* Return address and frame pointer of the caller; neighbours in memory nearly always. */
@@ -10279,10 +10306,14 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
 
 #endif
 
-/* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
+/* Code that is entered by other means than a call, or enters its callee by a jump (corosensei): nothing can be proven of it,
+   and its frames are known by themselves. */
 static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
   if (cursor->go) return cursor->go_kind == ONSTACK_GO_ROOT;
-  return cursor->rule && (cursor->rule->cfa == ONSTACK_CFA_ROOT || cursor->rule->cfa == ONSTACK_CFA_SIGNAL);
+  if (!cursor->rule) return false;
+  const uint8_t cfa = cursor->rule->cfa;
+  return cfa == ONSTACK_CFA_ROOT || cfa == ONSTACK_CFA_SIGNAL ||
+         (cfa == ONSTACK_CFA_DEREF_FP && onstack_rule_is_link(cursor->rule));
 }
 
 /* Looks up what describes an address, and returns what the cache is to hold; 0: it is not code. */
@@ -17342,7 +17373,7 @@ enum {
 #define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
 #define DW_CFA_OPERAND 0x3fu
 
-/* Operations of expressions. lit and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
+/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
 enum {
   DW_OP_deref = 0x06,
   DW_OP_and = 0x1a,
@@ -17351,6 +17382,7 @@ enum {
   DW_OP_shl = 0x24,
   DW_OP_ge = 0x2a,
   DW_OP_lit0 = 0x30,
+  DW_OP_reg0 = 0x50,
   DW_OP_breg0 = 0x70
 };
 
@@ -17458,7 +17490,7 @@ enum {
 #define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
 #define DW_CFA_OPERAND 0x3fu
 
-/* Operations of expressions. lit and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
+/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
 enum {
   DW_OP_deref = 0x06,
   DW_OP_and = 0x1a,
@@ -17467,6 +17499,7 @@ enum {
   DW_OP_shl = 0x24,
   DW_OP_ge = 0x2a,
   DW_OP_lit0 = 0x30,
+  DW_OP_reg0 = 0x50,
   DW_OP_breg0 = 0x70
 };
 
@@ -17570,15 +17603,27 @@ static onstack_rule cfi_make_rule(uint8_t cfa, uint8_t after, int16_t fp, int16_
 
 static onstack_rule cfi_bare_rule(uint8_t cfa) { return cfi_make_rule(cfa, 0, 0, 0, 0, 0); }
 
+/*
+ * The kernel's signal frame has the registers in it above the CFA, or libc tells where by expressions. A frame with that mark
+ * and a return address below the CFA is that of a function which runs its callee on another stack: debuggers accept a caller
+ * at a lower address for frames with the mark only, so corosensei sets it.
+ */
+static bool cfi_is_kernels(const cfi_machine *machine) {
+  const cfi_register *ra = &machine->now.ra;
+  if (!machine->common->signal_frame || (ONSTACK_ARCH_LINK_REGISTER && ra->place == CFI_SAME)) return false;
+  return ra->place != CFI_AT_CFA || ra->offset >= 0;
+}
+
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;
   bool good = true, bx_good = true;
   uint8_t kind = state->cfa_kind;
-  if (machine->common->signal_frame) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
+  if (cfi_is_kernels(machine)) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
   if (state->ra.place == CFI_UNDEFINED) return cfi_bare_rule(ONSTACK_CFA_ROOT);
   if (kind == ONSTACK_CFA_NONE || kind == ONSTACK_CFA_LOST) return cfi_bare_rule(ONSTACK_CFA_LOST);
   if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return cfi_bare_rule(ONSTACK_CFA_LOST);
-  uint8_t after = kind == ONSTACK_CFA_DEREF_SP || kind == ONSTACK_CFA_REGISTER ? state->cfa_after : 0;
+  const bool has_after = kind == ONSTACK_CFA_DEREF_SP || kind == ONSTACK_CFA_DEREF_FP || kind == ONSTACK_CFA_REGISTER;
+  uint8_t after = has_after ? state->cfa_after : 0;
   int16_t ra = cfi_words(&state->ra, &good);
   /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
   cfi_register saved = state->fp;
@@ -17891,9 +17936,12 @@ static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *thresh
   return true;
 }
 
-/* The expression `register + offset`. */
+/* The expression `register + offset`. libgcc and gdb read DW_OP_reg as `register + 0`, and wasmtime's fibers write that. */
 static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
-  if (onstack_cfi_fixed(expression, 1) != DW_OP_breg0 + number) return false;
+  const uint64_t operation = onstack_cfi_byte(expression);
+  *offset = 0;
+  if (operation == DW_OP_reg0 + number) return !expression->bad;
+  if (operation != DW_OP_breg0 + number) return false;
   *offset = onstack_cfi_sleb(expression);
   return !expression->bad;
 }
@@ -17917,7 +17965,7 @@ void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state)
   if (expression.bad) return;
   if (cfi_match_plt(expression.base + expression.at, length, &state->cfa_offset))
     state->cfa_kind = ONSTACK_CFA_PLT;
-  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after) && state->cfa_after == 0)
+  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after))
     state->cfa_kind = ONSTACK_CFA_DEREF_FP;
   else if (cfi_match_deref(expression, CFI_REG_SP, &state->cfa_offset, &state->cfa_after))
     state->cfa_kind = ONSTACK_CFA_DEREF_SP;
@@ -20622,7 +20670,7 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
 #include <unistd.h>
 
 /* Raised with each change of what a section's rules become; tests/core/test_cfi.c tells when. */
-#define TABLE_FILES_FORMAT 1u
+#define TABLE_FILES_FORMAT 2u
 #define TABLE_FILES_NAME ((size_t)2 * ONSTACK_ELF_BUILD_ID_MAX + 64)
 
 static const char table_file_magic[8] = "onstack";

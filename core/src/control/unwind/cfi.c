@@ -86,15 +86,27 @@ static onstack_rule cfi_make_rule(uint8_t cfa, uint8_t after, int16_t fp, int16_
 
 static onstack_rule cfi_bare_rule(uint8_t cfa) { return cfi_make_rule(cfa, 0, 0, 0, 0, 0); }
 
+/*
+ * The kernel's signal frame has the registers in it above the CFA, or libc tells where by expressions. A frame with that mark
+ * and a return address below the CFA is that of a function which runs its callee on another stack: debuggers accept a caller
+ * at a lower address for frames with the mark only, so corosensei sets it.
+ */
+static bool cfi_is_kernels(const cfi_machine *machine) {
+  const cfi_register *ra = &machine->now.ra;
+  if (!machine->common->signal_frame || (ONSTACK_ARCH_LINK_REGISTER && ra->place == CFI_SAME)) return false;
+  return ra->place != CFI_AT_CFA || ra->offset >= 0;
+}
+
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;
   bool good = true, bx_good = true;
   uint8_t kind = state->cfa_kind;
-  if (machine->common->signal_frame) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
+  if (cfi_is_kernels(machine)) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
   if (state->ra.place == CFI_UNDEFINED) return cfi_bare_rule(ONSTACK_CFA_ROOT);
   if (kind == ONSTACK_CFA_NONE || kind == ONSTACK_CFA_LOST) return cfi_bare_rule(ONSTACK_CFA_LOST);
   if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return cfi_bare_rule(ONSTACK_CFA_LOST);
-  uint8_t after = kind == ONSTACK_CFA_DEREF_SP || kind == ONSTACK_CFA_REGISTER ? state->cfa_after : 0;
+  const bool has_after = kind == ONSTACK_CFA_DEREF_SP || kind == ONSTACK_CFA_DEREF_FP || kind == ONSTACK_CFA_REGISTER;
+  uint8_t after = has_after ? state->cfa_after : 0;
   int16_t ra = cfi_words(&state->ra, &good);
   /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
   cfi_register saved = state->fp;

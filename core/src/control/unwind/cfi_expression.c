@@ -16,9 +16,12 @@ static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *thresh
   return true;
 }
 
-/* The expression `register + offset`. */
+/* The expression `register + offset`. libgcc and gdb read DW_OP_reg as `register + 0`, and wasmtime's fibers write that. */
 static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
-  if (onstack_cfi_fixed(expression, 1) != DW_OP_breg0 + number) return false;
+  const uint64_t operation = onstack_cfi_byte(expression);
+  *offset = 0;
+  if (operation == DW_OP_reg0 + number) return !expression->bad;
+  if (operation != DW_OP_breg0 + number) return false;
   *offset = onstack_cfi_sleb(expression);
   return !expression->bad;
 }
@@ -42,7 +45,7 @@ void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state)
   if (expression.bad) return;
   if (cfi_match_plt(expression.base + expression.at, length, &state->cfa_offset))
     state->cfa_kind = ONSTACK_CFA_PLT;
-  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after) && state->cfa_after == 0)
+  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after))
     state->cfa_kind = ONSTACK_CFA_DEREF_FP;
   else if (cfi_match_deref(expression, CFI_REG_SP, &state->cfa_offset, &state->cfa_after))
     state->cfa_kind = ONSTACK_CFA_DEREF_SP;

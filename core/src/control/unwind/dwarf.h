@@ -38,7 +38,7 @@ enum {
 #define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
 #define DW_CFA_OPERAND 0x3fu
 
-/* Operations of expressions. lit and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
+/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
 enum {
   DW_OP_deref = 0x06,
   DW_OP_and = 0x1a,
@@ -47,6 +47,7 @@ enum {
   DW_OP_shl = 0x24,
   DW_OP_ge = 0x2a,
   DW_OP_lit0 = 0x30,
+  DW_OP_reg0 = 0x50,
   DW_OP_breg0 = 0x70
 };
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* Raised with each change of what a section's rules become; tests/core/test_cfi.c tells when. */
-#define TABLE_FILES_FORMAT 1u
+#define TABLE_FILES_FORMAT 2u
 #define TABLE_FILES_NAME ((size_t)2 * ONSTACK_ELF_BUILD_ID_MAX + 64)
 
 static const char table_file_magic[8] = "onstack";

@@ -26,10 +26,14 @@
 #include "handler/unwind/rules/hot.h"
 #include "handler/unwind/rules/native.h"
 
-/* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
+/* Code that is entered by other means than a call, or enters its callee by a jump (corosensei): nothing can be proven of it,
+   and its frames are known by themselves. */
 static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
   if (cursor->go) return cursor->go_kind == ONSTACK_GO_ROOT;
-  return cursor->rule && (cursor->rule->cfa == ONSTACK_CFA_ROOT || cursor->rule->cfa == ONSTACK_CFA_SIGNAL);
+  if (!cursor->rule) return false;
+  const uint8_t cfa = cursor->rule->cfa;
+  return cfa == ONSTACK_CFA_ROOT || cfa == ONSTACK_CFA_SIGNAL ||
+         (cfa == ONSTACK_CFA_DEREF_FP && onstack_rule_is_link(cursor->rule));
 }
 
 /* Looks up what describes an address, and returns what the cache is to hold; 0: it is not code. */

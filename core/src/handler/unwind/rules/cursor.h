@@ -102,6 +102,14 @@ static ONSTACK_HANDLER bool rules_enter_stack(rules_cursor *cursor, uint64_t sp)
   return true;
 }
 
+/* The walk goes on with a stack whose stack pointer is only told by memory: the kernel copies all words of it, and nobody is
+   asked for its bounds. */
+static ONSTACK_HANDLER bool rules_leave_stack(rules_cursor *cursor) {
+  if (++cursor->switches > RULES_SWITCHES) return false;
+  cursor->memory->low = cursor->memory->high = 0;
+  return true;
+}
+
 /* A CFA must be aligned, above the stack pointer, and inside the stack where its bounds are known. */
 static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cursor, uint64_t cfa) {
   if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;

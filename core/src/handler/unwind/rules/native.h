@@ -6,6 +6,18 @@
 #include "handler/unwind/rules/arch.h"
 #include "handler/unwind/rules/cursor.h"
 
+/*
+ * Whether the caller's frame is on another stack: coroutines lead to their parent's by a link in memory, and a function that
+ * calls on a stack of its choice (psm) has its frame pointer on the one that it came from.
+ */
+static ONSTACK_HANDLER bool rules_cfa_is_elsewhere(const rules_cursor *cursor, uint64_t cfa) {
+  const onstack_memory *memory = cursor->memory;
+  if (cursor->rule->cfa == ONSTACK_CFA_SP || cursor->rule->cfa == ONSTACK_CFA_PLT) return false;
+  if (cfa & 7 || !onstack_address_plausible(cfa)) return false;
+  if (memory->high != 0 && (cfa <= memory->low || cfa > memory->high)) return true;
+  return cfa <= cursor->sp && onstack_rule_is_link(cursor->rule);
+}
+
 static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
   const onstack_rule *rule = cursor->rule;
   uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
@@ -21,6 +33,7 @@ static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, u
     break;
   case ONSTACK_CFA_DEREF_FP:
     if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
     break;
   case ONSTACK_CFA_DEREF_SP:
     if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
@@ -33,7 +46,8 @@ static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, u
   default: /* ONSTACK_CFA_PLT */
     *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
   }
-  return rules_check_cfa(cursor, *cfa);
+  if (!rules_cfa_is_elsewhere(cursor, *cfa)) return rules_check_cfa(cursor, *cfa);
+  return rules_leave_stack(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_STACK_SWITCH;
 }
 
 /* Return address and frame pointer of the caller; neighbours in memory nearly always. */

@@ -22,7 +22,7 @@
 #define ONSTACK_CFA_SP 1u       /* SP + offset */
 #define ONSTACK_CFA_FP 2u       /* FP + offset */
 #define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
-#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset, plus `after` words (x86_64: a realigned stack, without them) */
 #define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
 #define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
 #define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
@@ -42,12 +42,17 @@
 
 typedef struct onstack_rule {
   uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
+  uint8_t after;      /* DEREF_SP, DEREF_FP: words; REGISTER: its number */
   int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
   int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
   int16_t bx;         /* saved RBX */
   int32_t cfa_offset; /* bytes; for PLT the threshold */
 } onstack_rule;
+
+/* The CFA is some words above a word in memory: as a rule a link to another stack, which that of a coroutine's parent is. */
+static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_rule_is_link(const onstack_rule *rule) {
+  return (rule->cfa == ONSTACK_CFA_DEREF_FP || rule->cfa == ONSTACK_CFA_DEREF_SP) && rule->after != 0;
+}
 
 typedef struct onstack_rule_row {
   uint16_t offset; /* the low 16 bits */
