@@ -6903,9 +6903,17 @@ ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock,
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
  * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
  * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
- * stack; it never lengthens one. Signal-safe; any thread.
+ * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
  */
 ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
+
+/*
+ * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
+ * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
+ * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
+ * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
 
 #endif
 
@@ -6961,13 +6969,14 @@ onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk)
   return unwinder->run(walk);
 }
 
-/* Cuts a stack behind the last frame that can be believed (handler/unwind/call_site_check.h). Signal-safe. */
+/* Ends a stack behind the last frame that can be believed (handler/unwind/call_site_check.h). Signal-safe. */
 static inline __attribute__((unused)) ONSTACK_HANDLER void
 onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
   if (!copy_works) return;
   const uint32_t believed = onstack_call_sites_check(frames, unwound_by, result->frame_count);
   if (believed == result->frame_count) return;
-  *result = (onstack_walk_result){believed, ONSTACK_TRUNCATED_BAD_RETURN};
+  const bool root = onstack_call_sites_end(unwound_by, believed);
+  *result = (onstack_walk_result){believed, root ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_BAD_RETURN};
 }
 
 #endif
@@ -7748,10 +7757,16 @@ static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_
   onstack_code_range last = {0, 0};
   for (uint32_t next = 1; next < count; next++) {
     if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
-    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
     if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
   }
   return count;
+}
+
+ONSTACK_HANDLER bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed) {
+  for (uint32_t i = 0; i < believed; i++)
+    if (unwound_by[i] != ONSTACK_BY_RULES) return false;
+  return believed > 1;
 }
 
 ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {

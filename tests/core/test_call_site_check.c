@@ -86,6 +86,16 @@ Test(call_site_check, what_is_disproven_is_not_proven_by_the_next_look) {
   cr_assert_eq(onstack_call_sites_check(frames, unwound_by, 2), 1);
 }
 
+Test(call_site_check, only_unwind_information_and_a_call_show_that_a_stack_begins_there) {
+  uint8_t by[4] = {ONSTACK_BY_RULES, ONSTACK_BY_RULES, ONSTACK_BY_RULES, ONSTACK_BY_RECORD};
+  cr_assert(onstack_call_sites_end(by, 3));
+  cr_assert(onstack_call_sites_end(by, 2));
+  cr_assert_not(onstack_call_sites_end(by, 4), "a frame pointer may have found any word");
+  cr_assert_not(onstack_call_sites_end(by, 1), "the interrupted function may have pushed words without saying so");
+  by[1] |= ONSTACK_BY_UNLISTED;
+  cr_assert_not(onstack_call_sites_end(by, 2), "the caller is no code");
+}
+
 /* HotSpot's interpreter is returned to where nobody has called from: its entries are known by their first instructions. */
 Test(call_site_check, an_entry_that_is_only_returned_to_is_believed) {
 #if !defined(__x86_64__)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Stacks that a program makes for itself, and that lead back to whoever entered them, by call frame information in the
- * forms of corosensei, wasmtime and psm.
+ * Stacks that a program makes for itself. Some lead back to whoever entered them, by call frame information in the forms of
+ * corosensei, wasmtime and psm; others begin where a program wrote a return address by hand, and that is their root.
  */
 #include "support.h"
 
 #include <sys/mman.h>
+#include <ucontext.h>
 
 TestSuite(fibers, .init = t_setup);
 
@@ -14,7 +15,7 @@ TestSuite(fibers, .init = t_setup);
 typedef void fiber_enter(void *top, void (*body)(void));
 
 /* Each of them runs `body` on the stack that ends at `top`. */
-fiber_enter fiber_linked, fiber_held, fiber_called;
+fiber_enter fiber_linked, fiber_held, fiber_called, fiber_jumped, fiber_pushed;
 
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -43,31 +44,52 @@ __asm__(".text\n"
         "push %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset rbp,-16\n"
         "mov %rsp,%rbp\n.cfi_def_cfa_register rbp\nmov %rdi,%rsp\ncall *%rsi\nmov %rbp,%rsp\n"
         "pop %rbp\n.cfi_def_cfa rsp,8\nret\n"
-        ".cfi_endproc\n.size fiber_called,.-fiber_called\n");
+        ".cfi_endproc\n.size fiber_called,.-fiber_called\n"
+        /* boost.context: the return address is that behind the jump, and nothing describes the code. */
+        ".type fiber_jumped,@function\nfiber_jumped:\n"
+        "push %rbp\npush %rbx\nmov %rsp,-16(%rdi)\nlea -16(%rdi),%rbx\nlea -32(%rdi),%rsp\n"
+        "lea 1f(%rip),%rbp\npush %rbp\njmp *%rsi\n"
+        "1: mov (%rbx),%rsp\npop %rbx\npop %rbp\nret\n.size fiber_jumped,.-fiber_jumped\n"
+        /* libco, makecontext: it is where a function begins. */
+        ".type fiber_pushed,@function\nfiber_pushed:\n"
+        "push %rbp\npush %rbx\nmov %rsp,-16(%rdi)\nlea -16(%rdi),%rbx\nlea -32(%rdi),%rsp\n"
+        "lea fiber_ends(%rip),%rbp\npush %rbp\njmp *%rsi\n.size fiber_pushed,.-fiber_pushed\n"
+        ".p2align 4\n.type fiber_ends,@function\nfiber_ends:\n.cfi_startproc\n"
+        "mov (%rbx),%rsp\npop %rbx\npop %rbp\nret\n.cfi_endproc\n.size fiber_ends,.-fiber_ends\n");
 #elif defined(__aarch64__)
-__asm__(".text\n"
-        ".type fiber_linked,@function\nfiber_linked:\n.cfi_startproc\n.cfi_signal_frame\n"
-        "stp x29,x30,[sp,#-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29,-16\n.cfi_offset x30,-8\n"
-        "mov x3,sp\nstr x3,[x0,#-16]!\nmov x29,x0\n"
-        ".cfi_remember_state\n.cfi_escape 0x0f,5,0x8d,0x00,0x06,0x23,0x10\n"
-        "sub sp,x0,#16\nadr x30,1f\nbr x1\n"
-        "1: ldr x3,[x29]\nmov sp,x3\n"
-        ".cfi_restore_state\n"
-        "ldp x29,x30,[sp],#16\n.cfi_def_cfa_offset 0\n.cfi_restore x29\n.cfi_restore x30\nret\n"
-        ".cfi_endproc\n.size fiber_linked,.-fiber_linked\n"
-        ".type fiber_held,@function\nfiber_held:\n.cfi_startproc\n"
-        "stp x29,x30,[sp,#-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29,-16\n.cfi_offset x30,-8\n"
-        "mov x3,sp\nstr x3,[x0,#-16]!\nmov sp,x0\n"
-        ".cfi_remember_state\n.cfi_escape 0x0f,4,0x6f,0x06,0x23,0x10\n"
-        "blr x1\nldr x3,[sp]\nmov sp,x3\n"
-        ".cfi_restore_state\n"
-        "ldp x29,x30,[sp],#16\n.cfi_def_cfa_offset 0\n.cfi_restore x29\n.cfi_restore x30\nret\n"
-        ".cfi_endproc\n.size fiber_held,.-fiber_held\n"
-        ".type fiber_called,@function\nfiber_called:\n.cfi_startproc\n"
-        "stp x29,x30,[sp,#-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29,-16\n.cfi_offset x30,-8\n"
-        "mov x29,sp\n.cfi_def_cfa_register x29\nmov sp,x0\nblr x1\nmov sp,x29\n"
-        "ldp x29,x30,[sp],#16\n.cfi_def_cfa sp,0\n.cfi_restore x29\n.cfi_restore x30\nret\n"
-        ".cfi_endproc\n.size fiber_called,.-fiber_called\n");
+__asm__(
+    ".text\n"
+    ".type fiber_linked,@function\nfiber_linked:\n.cfi_startproc\n.cfi_signal_frame\n"
+    "stp x29,x30,[sp,#-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29,-16\n.cfi_offset x30,-8\n"
+    "mov x3,sp\nstr x3,[x0,#-16]!\nmov x29,x0\n"
+    ".cfi_remember_state\n.cfi_escape 0x0f,5,0x8d,0x00,0x06,0x23,0x10\n"
+    "sub sp,x0,#16\nadr x30,1f\nbr x1\n"
+    "1: ldr x3,[x29]\nmov sp,x3\n"
+    ".cfi_restore_state\n"
+    "ldp x29,x30,[sp],#16\n.cfi_def_cfa_offset 0\n.cfi_restore x29\n.cfi_restore x30\nret\n"
+    ".cfi_endproc\n.size fiber_linked,.-fiber_linked\n"
+    ".type fiber_held,@function\nfiber_held:\n.cfi_startproc\n"
+    "stp x29,x30,[sp,#-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29,-16\n.cfi_offset x30,-8\n"
+    "mov x3,sp\nstr x3,[x0,#-16]!\nmov sp,x0\n"
+    ".cfi_remember_state\n.cfi_escape 0x0f,4,0x6f,0x06,0x23,0x10\n"
+    "blr x1\nldr x3,[sp]\nmov sp,x3\n"
+    ".cfi_restore_state\n"
+    "ldp x29,x30,[sp],#16\n.cfi_def_cfa_offset 0\n.cfi_restore x29\n.cfi_restore x30\nret\n"
+    ".cfi_endproc\n.size fiber_held,.-fiber_held\n"
+    ".type fiber_called,@function\nfiber_called:\n.cfi_startproc\n"
+    "stp x29,x30,[sp,#-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29,-16\n.cfi_offset x30,-8\n"
+    "mov x29,sp\n.cfi_def_cfa_register x29\nmov sp,x0\nblr x1\nmov sp,x29\n"
+    "ldp x29,x30,[sp],#16\n.cfi_def_cfa sp,0\n.cfi_restore x29\n.cfi_restore x30\nret\n"
+    ".cfi_endproc\n.size fiber_called,.-fiber_called\n"
+    ".type fiber_jumped,@function\nfiber_jumped:\n"
+    "stp x29,x30,[sp,#-32]!\nstr x19,[sp,#16]\nmov x3,sp\nstr x3,[x0,#-16]!\nmov x19,x0\nmov sp,x0\n"
+    "adr x30,1f\nbr x1\n"
+    "1: ldr x3,[x19]\nmov sp,x3\nldr x19,[sp,#16]\nldp x29,x30,[sp],#32\nret\n.size fiber_jumped,.-fiber_jumped\n"
+    ".type fiber_pushed,@function\nfiber_pushed:\n"
+    "stp x29,x30,[sp,#-32]!\nstr x19,[sp,#16]\nmov x3,sp\nstr x3,[x0,#-16]!\nmov x19,x0\nmov sp,x0\n"
+    "adr x30,fiber_ends\nbr x1\n.size fiber_pushed,.-fiber_pushed\n"
+    ".p2align 4\nnop\n.type fiber_ends,@function\nfiber_ends:\n.cfi_startproc\n"
+    "ldr x3,[x19]\nmov sp,x3\nldr x19,[sp,#16]\nldp x29,x30,[sp],#32\nret\n.cfi_endproc\n.size fiber_ends,.-fiber_ends\n");
 #endif
 
 T_BURNER(burn_fiber)
@@ -150,6 +172,13 @@ static void leads_back(fiber_enter *enter, void *top, void (*body)(void), uint32
   cr_assert_geq(c.whole * 100, c.all * 95, "%lu of %lu reach their root", (unsigned long)c.whole, (unsigned long)c.all);
 }
 
+static void begins_here(fiber_enter *enter) {
+  map_stacks();
+  const counted c = run(enter, fiber_upper, fiber_body, 1);
+  cr_assert_eq(c.owned, 0, "no sample can know who entered the fiber");
+  cr_assert_geq(c.whole * 100, c.all * 95, "%lu of %lu reach their root", (unsigned long)c.whole, (unsigned long)c.all);
+}
+
 Test(fibers, a_link_by_the_frame_pointer_leads_to_the_parent) {
   map_stacks();
   leads_back(fiber_linked, fiber_upper, fiber_body, 1);
@@ -174,3 +203,21 @@ Test(fibers, within_fibers_on_higher_and_on_lower_stacks) {
   fiber_within_top = fiber_upper;
   leads_back(fiber_linked, fiber_lower, fiber_outer, 2);
 }
+
+Test(fibers, a_return_address_behind_a_jump_ends_the_stack) { begins_here(fiber_jumped); }
+Test(fibers, a_return_address_at_a_functions_entry_ends_the_stack) { begins_here(fiber_pushed); }
+
+#if defined(__GLIBC__)
+static ucontext_t fiber_back, fiber_context;
+
+static void fiber_swapped(void *top, void (*body)(void)) {
+  getcontext(&fiber_context);
+  fiber_context.uc_stack.ss_sp = (uint8_t *)top - STACK;
+  fiber_context.uc_stack.ss_size = STACK;
+  fiber_context.uc_link = &fiber_back;
+  makecontext(&fiber_context, body, 0);
+  swapcontext(&fiber_back, &fiber_context);
+}
+
+Test(fibers, of_makecontext_reach_their_root) { begins_here(fiber_swapped); }
+#endif

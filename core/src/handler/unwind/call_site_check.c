@@ -5,6 +5,7 @@
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/memory.h"
 #include "handler/unwind/pc_cache.h"
+#include "handler/unwind/unwinder.h"
 
 typedef struct call_site_batch {
   uint32_t count;
@@ -43,10 +44,16 @@ static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_
   onstack_code_range last = {0, 0};
   for (uint32_t next = 1; next < count; next++) {
     if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
-    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
     if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
   }
   return count;
+}
+
+ONSTACK_HANDLER bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed) {
+  for (uint32_t i = 0; i < believed; i++)
+    if (unwound_by[i] != ONSTACK_BY_RULES) return false;
+  return believed > 1;
 }
 
 ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {

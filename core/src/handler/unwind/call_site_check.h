@@ -17,8 +17,16 @@
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
  * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
  * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
- * stack; it never lengthens one. Signal-safe; any thread.
+ * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
  */
 ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
+
+/*
+ * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
+ * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
+ * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
+ * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
 
 #endif

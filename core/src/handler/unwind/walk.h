@@ -62,13 +62,14 @@ onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk)
   return unwinder->run(walk);
 }
 
-/* Cuts a stack behind the last frame that can be believed (handler/unwind/call_site_check.h). Signal-safe. */
+/* Ends a stack behind the last frame that can be believed (handler/unwind/call_site_check.h). Signal-safe. */
 static inline __attribute__((unused)) ONSTACK_HANDLER void
 onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
   if (!copy_works) return;
   const uint32_t believed = onstack_call_sites_check(frames, unwound_by, result->frame_count);
   if (believed == result->frame_count) return;
-  *result = (onstack_walk_result){believed, ONSTACK_TRUNCATED_BAD_RETURN};
+  const bool root = onstack_call_sites_end(unwound_by, believed);
+  *result = (onstack_walk_result){believed, root ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_BAD_RETURN};
 }
 
 #endif
