@@ -17961,16 +17961,26 @@ static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, in
   return !expression->bad;
 }
 
+/* `+ n words` in either form: as one operation, or as a small number and an addition (SBCL). */
+static bool cfi_match_words(onstack_cfi_reader *expression, uint8_t *words) {
+  const uint64_t operation = onstack_cfi_byte(expression);
+  uint64_t bytes;
+  if (operation == DW_OP_plus_uconst) {
+    bytes = onstack_cfi_uleb(expression);
+  } else {
+    bytes = operation - DW_OP_lit0;
+    if (bytes > 31 || onstack_cfi_byte(expression) != DW_OP_plus) return false;
+  }
+  if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
+  *words = (uint8_t)(bytes / 8);
+  return true;
+}
+
 /* `*(register + offset)`, with or without `+ n words` behind it. */
 static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
   *after = 0;
   if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != DW_OP_deref) return false;
-  if (expression.at < expression.end) {
-    if (onstack_cfi_byte(&expression) != DW_OP_plus_uconst) return false;
-    uint64_t bytes = onstack_cfi_uleb(&expression);
-    if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
-    *after = (uint8_t)(bytes / 8);
-  }
+  if (expression.at < expression.end && !cfi_match_words(&expression, after)) return false;
   return !expression.bad && expression.at == expression.end;
 }
 

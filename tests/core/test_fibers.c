@@ -15,7 +15,7 @@ TestSuite(fibers, .init = t_setup);
 typedef void fiber_enter(void *top, void (*body)(void));
 
 /* Each of them runs `body` on the stack that ends at `top`. */
-fiber_enter fiber_linked, fiber_held, fiber_called, fiber_jumped, fiber_pushed;
+fiber_enter fiber_linked, fiber_held, fiber_added, fiber_called, fiber_jumped, fiber_pushed;
 
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -39,6 +39,15 @@ __asm__(".text\n"
         ".cfi_restore_state\n"
         "pop %rbp\n.cfi_def_cfa_offset 8\n.cfi_restore rbp\nret\n"
         ".cfi_endproc\n.size fiber_held,.-fiber_held\n"
+        /* SBCL: the words behind the link's are added in two operations. */
+        ".type fiber_added,@function\nfiber_added:\n.cfi_startproc\n"
+        "push %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset rbp,-16\n"
+        "mov %rsp,-16(%rdi)\nlea -16(%rdi),%rbp\n"
+        ".cfi_remember_state\n.cfi_escape 0x0f,5,0x76,0x00,0x06,0x40,0x22\n"
+        "mov %rbp,%rsp\ncall *%rsi\nmov (%rbp),%rsp\n"
+        ".cfi_restore_state\n"
+        "pop %rbp\n.cfi_def_cfa_offset 8\n.cfi_restore rbp\nret\n"
+        ".cfi_endproc\n.size fiber_added,.-fiber_added\n"
         /* psm, which stacker uses: RBP stays on the caller's stack. */
         ".type fiber_called,@function\nfiber_called:\n.cfi_startproc\n"
         "push %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset rbp,-16\n"
@@ -76,6 +85,14 @@ __asm__(
     ".cfi_restore_state\n"
     "ldp x29,x30,[sp],#16\n.cfi_def_cfa_offset 0\n.cfi_restore x29\n.cfi_restore x30\nret\n"
     ".cfi_endproc\n.size fiber_held,.-fiber_held\n"
+    ".type fiber_added,@function\nfiber_added:\n.cfi_startproc\n"
+    "stp x29,x30,[sp,#-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29,-16\n.cfi_offset x30,-8\n"
+    "mov x3,sp\nstr x3,[x0,#-16]!\nmov x29,x0\n"
+    ".cfi_remember_state\n.cfi_escape 0x0f,5,0x8d,0x00,0x06,0x40,0x22\n"
+    "mov sp,x29\nblr x1\nldr x3,[x29]\nmov sp,x3\n"
+    ".cfi_restore_state\n"
+    "ldp x29,x30,[sp],#16\n.cfi_def_cfa_offset 0\n.cfi_restore x29\n.cfi_restore x30\nret\n"
+    ".cfi_endproc\n.size fiber_added,.-fiber_added\n"
     ".type fiber_called,@function\nfiber_called:\n.cfi_startproc\n"
     "stp x29,x30,[sp,#-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29,-16\n.cfi_offset x30,-8\n"
     "mov x29,sp\n.cfi_def_cfa_register x29\nmov sp,x0\nblr x1\nmov sp,x29\n"
@@ -187,6 +204,11 @@ Test(fibers, a_link_by_the_frame_pointer_leads_to_the_parent) {
 Test(fibers, a_link_by_the_stack_pointer_leads_to_the_parent) {
   map_stacks();
   leads_back(fiber_held, fiber_upper, fiber_body, 1);
+}
+
+Test(fibers, a_link_and_a_small_number_lead_to_the_parent) {
+  map_stacks();
+  leads_back(fiber_added, fiber_upper, fiber_body, 1);
 }
 
 Test(fibers, a_frame_pointer_on_the_callers_stack_leads_there) {
