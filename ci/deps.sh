@@ -69,6 +69,9 @@ if [ "${ONSTACK_DEPS:-}" = hosts ]; then
   want_tool ffmpeg ffmpeg
   want_tool erlang-base erl
   want_tool llvm-runtime lli
+  want_tool sbcl sbcl
+  want_tool guile-3.0 guile
+  [ -e /usr/include/boost/context/fiber.hpp ] || packages+=(libboost-context-dev)
   ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || packages+=(postgresql)
   ls /usr/lib/apache2/modules/libphp* >/dev/null 2>&1 || packages+=(libapache2-mod-php)
   /usr/bin/python3 -c 'import test.test_signal' 2>/dev/null || packages+=(python3 libpython3.11-testsuite) # Debian 12's

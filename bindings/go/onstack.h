@@ -105,7 +105,7 @@ typedef uint32_t onstack_truncation;
 #define ONSTACK_TRUNCATED_STACK_SWITCH 6 /* a switch of stacks (Go) that could not be followed */
 #define ONSTACK_TRUNCATED_BY_DESIGN 7    /* the unwinder records no callers (pc_only) */
 #define ONSTACK_TRUNCATED_UNWINDER 8     /* the user's unwinder said so */
-#define ONSTACK_TRUNCATED_NO_RULE 9      /* code without unwind information in a module that has some for the rest */
+#define ONSTACK_TRUNCATED_NO_RULE 9      /* code without unwind information: assembly, or generated without frame pointers */
 /* code that was loaded or noticed so lately that its unwind information is still being read */
 #define ONSTACK_TRUNCATED_PENDING 10
 #define ONSTACK_TRUNCATION_COUNT 11

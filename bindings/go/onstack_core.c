@@ -7952,12 +7952,14 @@ ONSTACK_HANDLER onstack_truncation onstack_code_no_root(uint64_t address) {
  * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
  * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
  * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
+ *
+ * A register that cannot be a frame pointer has another use in that code: Guile keeps the pointer of its own stack there, qemu
+ * its state of the processor. Then nothing describes the code.
  */
 
 static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
   uint64_t record[2];
-  if (frame->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (frame->fp < frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (frame->fp & 7 || frame->fp < frame->sp) return ONSTACK_TRUNCATED_NO_RULE;
   if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
   if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
   frame->sp = frame->fp + 16;
@@ -7969,7 +7971,7 @@ static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code
 static ONSTACK_HANDLER onstack_truncation code_step_by_frame_pointer(onstack_code_frame *frame, onstack_memory *memory) {
   if (onstack_code_is_jumped(frame->pc - !frame->exact)) return onstack_code_leave_jumped(frame, memory);
   if (frame->fp != 0) return code_step_by_record(frame, memory);
-  return frame->exact ? ONSTACK_TRUNCATED_NOT_RISING /* it may be any number there */
+  return frame->exact ? ONSTACK_TRUNCATED_NO_RULE /* it may be any number there */
                       : onstack_code_leave_guest(frame, memory);
 }
 
@@ -28896,8 +28898,7 @@ int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_
 
 #define TRUNCATION_FRAME "[truncated: "
 #define TRUNCATION_NEITHER                                                                                                  \
-  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or "                         \
-  "-fno-omit-frame-pointer (for generated code: let the compiler keep frame pointers)"
+  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
 
 typedef struct truncation_text {
   const char *key;
@@ -28916,16 +28917,19 @@ static const truncation_text truncation_texts[ONSTACK_TRUNCATION_COUNT] = {
     [ONSTACK_TRUNCATED_NOT_RISING] = {"not_rising", TRUNCATION_FRAME "frame pointer does not rise]", TRUNCATION_NEITHER},
     [ONSTACK_TRUNCATED_BAD_RETURN] = {"bad_return", TRUNCATION_FRAME "no return address]",
                                       "its callers lie in no executable memory that was known: code generated or loaded in "
-                                      "the last moments, or wrong unwind information"},
+                                      "the last moments, the stack of a coroutine whose beginning has been overwritten "
+                                      "since (greenlet), or wrong unwind information"},
     [ONSTACK_TRUNCATED_STACK_SWITCH] = {"stack_switch", TRUNCATION_FRAME "switch of stacks]",
-                                        "it changes stacks in a way that is not known (coroutines, fibers)"},
+                                        "it runs on a stack of its own, and who entered that is not known: generated code "
+                                        "that was called there, or a function that changes stacks"},
     [ONSTACK_TRUNCATED_BY_DESIGN] = {"by_design", NULL, NULL},
     [ONSTACK_TRUNCATED_UNWINDER] = {"unwinder", TRUNCATION_FRAME "by the unwinder]",
                                     "the unwinder that was given ended there"},
     [ONSTACK_TRUNCATED_NO_RULE] =
         {"no_rule", TRUNCATION_FRAME "no unwind information]",
-         "parts of it have no unwind information (assembly, most often): .cfi directives there, or "
-         "-g for the assembler"},
+         "parts of it have no unwind information: assembly (add .cfi directives, or -g for the assembler), or compiled code "
+         "whose callers only its runtime knows, since it keeps a stack or registers of its own (Haskell, Guile, qemu; let "
+         "its compiler keep frame pointers if it can, as Erlang's by +JPperf true)"},
     [ONSTACK_TRUNCATED_PENDING] = {"pending", TRUNCATION_FRAME "unwind information not read yet]",
                                    "its unwind information was still being read, as in the first moments after it is loaded "
                                    "or a profile begins: later samples have their callers"},

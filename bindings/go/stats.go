@@ -20,7 +20,7 @@ const (
 	TruncatedStackSwitch                   // a switch of stacks that could not be followed
 	TruncatedByDesign                      // the unwinder records no callers ("pc_only")
 	TruncatedUnwinder                      // the unwinder said so
-	TruncatedNoRule                        // code without unwind information among code that has it
+	TruncatedNoRule                        // code without unwind information: assembly, or generated without frame pointers
 	TruncatedPending                       // code that is so new that its unwind information was still being read
 	truncationCount
 )

@@ -134,6 +134,22 @@ Test(code_source, a_record_of_generated_code_that_leads_into_go) {
   cr_assert_eq(frame.fp, stack[2]);
 }
 
+/* Guile, qemu and BEAM keep other things in that register: no stack of ours, and no fault of a frame pointer. */
+Test(code_source, a_register_that_is_no_frame_pointer_means_that_nothing_describes_the_code) {
+  static uint64_t stack[8];
+  const onstack_reader here = {.name = "here", .read_pair = read_here};
+  onstack_memory memory = {.reader = &here};
+  const uint64_t sp = (uint64_t)(uintptr_t)(stack + 4);
+  const uint64_t others[] = {sp - 8, sp + 4, 0x1234567, 0x1234560};
+  for (int exact = 0; exact < 2; exact++) {
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+      onstack_code_frame frame = {.pc = 0x700000, .sp = sp, .fp = others[i], .low = sp, .exact = exact};
+      cr_assert_eq(onstack_code_source_frame_pointers.step(&frame, &memory), ONSTACK_TRUNCATED_NO_RULE, "%#lx",
+                   (unsigned long)others[i]);
+    }
+  }
+}
+
 static int gather(void *data, const void *bytes, size_t size) {
   strncat(data, bytes, size);
   return 0;

@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 import harness
-import hosts_programs, hosts_servers, hosts_large  # noqa: F401, E401  they register their hosts
+import hosts_programs, hosts_servers, hosts_large, hosts_stacks  # noqa: F401, E401  they register their hosts
 import hosts_common
 from hosts_common import hosts
 

@@ -7,8 +7,7 @@
 
 #define TRUNCATION_FRAME "[truncated: "
 #define TRUNCATION_NEITHER                                                                                                  \
-  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or "                         \
-  "-fno-omit-frame-pointer (for generated code: let the compiler keep frame pointers)"
+  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
 
 typedef struct truncation_text {
   const char *key;
@@ -27,16 +26,19 @@ static const truncation_text truncation_texts[ONSTACK_TRUNCATION_COUNT] = {
     [ONSTACK_TRUNCATED_NOT_RISING] = {"not_rising", TRUNCATION_FRAME "frame pointer does not rise]", TRUNCATION_NEITHER},
     [ONSTACK_TRUNCATED_BAD_RETURN] = {"bad_return", TRUNCATION_FRAME "no return address]",
                                       "its callers lie in no executable memory that was known: code generated or loaded in "
-                                      "the last moments, or wrong unwind information"},
+                                      "the last moments, the stack of a coroutine whose beginning has been overwritten "
+                                      "since (greenlet), or wrong unwind information"},
     [ONSTACK_TRUNCATED_STACK_SWITCH] = {"stack_switch", TRUNCATION_FRAME "switch of stacks]",
-                                        "it changes stacks in a way that is not known (coroutines, fibers)"},
+                                        "it runs on a stack of its own, and who entered that is not known: generated code "
+                                        "that was called there, or a function that changes stacks"},
     [ONSTACK_TRUNCATED_BY_DESIGN] = {"by_design", NULL, NULL},
     [ONSTACK_TRUNCATED_UNWINDER] = {"unwinder", TRUNCATION_FRAME "by the unwinder]",
                                     "the unwinder that was given ended there"},
     [ONSTACK_TRUNCATED_NO_RULE] =
         {"no_rule", TRUNCATION_FRAME "no unwind information]",
-         "parts of it have no unwind information (assembly, most often): .cfi directives there, or "
-         "-g for the assembler"},
+         "parts of it have no unwind information: assembly (add .cfi directives, or -g for the assembler), or compiled code "
+         "whose callers only its runtime knows, since it keeps a stack or registers of its own (Haskell, Guile, qemu; let "
+         "its compiler keep frame pointers if it can, as Erlang's by +JPperf true)"},
     [ONSTACK_TRUNCATED_PENDING] = {"pending", TRUNCATION_FRAME "unwind information not read yet]",
                                    "its unwind information was still being read, as in the first moments after it is loaded "
                                    "or a profile begins: later samples have their callers"},

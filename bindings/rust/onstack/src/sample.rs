@@ -31,7 +31,7 @@ pub enum Truncation {
     ByDesign,
     /// The user's unwinder said so.
     Unwinder,
-    /// Code without unwind information, in a module that has some for the rest.
+    /// Code without unwind information: assembly, or generated without frame pointers.
     NoRule,
     /// Code that was loaded or noticed so lately that its unwind information was still being read.
     Pending,
