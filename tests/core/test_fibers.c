@@ -132,7 +132,7 @@ static void map_stacks(void) {
 }
 
 FUNCTION_OF(fiber_body) static void fiber_body(void) {
-  burn_fiber(0.35);
+  burn_fiber(0.25);
   __asm__ volatile("");
 }
 
