@@ -20920,6 +20920,7 @@ typedef struct onstack_walked {
   uint8_t *unwound_by; /* ONSTACK_BY_* */
   uint32_t count;
   onstack_truncation truncation;
+  bool apart; /* its root is the first function on a stack that the program made; an interpreter's frames may go on */
 } onstack_walked;
 
 /* Counts the frames of one stack. Consumer only. */
@@ -21019,7 +21020,7 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
     /* What was kept ends somewhere; that the stack went on is no fault of it. */
     const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
     *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
-                              ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
+                              ended ? ONSTACK_TRUNCATED_PENDING : result.truncation, false};
     if (ended) return;
     whole = false;
   }
@@ -21131,6 +21132,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
 static void deliver_check_call_sites(const onstack_slot *slot, onstack_walked *stack) {
   onstack_walk_result result = {stack->count, stack->truncation};
   onstack_walk_check(slot->copy_works, stack->frames, stack->unwound_by, &result);
+  stack->apart = result.frame_count < stack->count && result.truncation == ONSTACK_TRUNCATED_NOT;
   stack->count = result.frame_count;
   stack->truncation = result.truncation;
 }
@@ -21176,7 +21178,8 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   onstack_deliver_counters *counters = &by_kind[entry->kind];
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
-  onstack_walked stack = {entry->frames, onstack_ring_unwound_by(&slot->ring, entry), entry->frame_count, entry->truncation};
+  onstack_walked stack = {entry->frames, onstack_ring_unwound_by(&slot->ring, entry), entry->frame_count, entry->truncation,
+                          false};
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
   deliver_check_call_sites(slot, &stack);
@@ -21217,6 +21220,11 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
 }
 
 /* ---- core/src/drain/interpreter/interleave.c ---- */
+
+/* There may be more calls than native frames. */
+static bool interleave_is_open(const onstack_walked *stack) {
+  return stack->truncation != ONSTACK_TRUNCATED_NOT || stack->apart;
+}
 
 static uint32_t interleave_count_loops(const onstack_interpreter *interpreter, const onstack_walked *stack) {
   uint32_t loops = 0;
@@ -21282,7 +21290,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   const uint32_t calls = interleave_count_calls(interpreted);
   uint32_t loops = interleave_count_loops(interpreter, stack);
   const bool leaf = stack->count > 0 && onstack_interpreter_is_loop(interpreter, stack->frames, 0);
-  const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
+  const bool open = interleave_is_open(stack);
   *first = *next = 0;
   if (interpreter->tells)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
@@ -21331,7 +21339,7 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
   uint32_t first, next;
   /* Another thread of the process, or one that has called native code alone. */
   const bool runs = interleave_count_loops(interpreter, stack) > 0;
-  if (!runs && (interpreted->refused || stack->truncation == ONSTACK_TRUNCATED_NOT)) return;
+  if (!runs && (interpreted->refused || !interleave_is_open(stack))) return;
   if (!interpreted->named) onstack_interpreted_name_all(interpreter->provider, interpreted->frames, interpreted->count);
   if (interpreted->refused || !interleave_fits(interpreter, interpreted, stack, &first, &next)) {
     onstack_add_relaxed(&counters->unmatched, (uint64_t)1);

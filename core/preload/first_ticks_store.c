@@ -92,7 +92,7 @@ static bool first_ticks_complete(const first_ticks_taker *to, const onstack_firs
 static bool first_ticks_give(const first_ticks_taker *to, onstack_first_ticks_entry *entry, onstack_kept *kept) {
   char name[sizeof(entry->name) + 1] = {0};
   onstack_walked stack = {entry->frames, entry->unwound_by, onstack_load_relaxed(&entry->count),
-                          onstack_load_relaxed(&entry->truncation)};
+                          onstack_load_relaxed(&entry->truncation), false};
   if (stack.count == 0 || stack.count > ONSTACK_FIRST_TICKS_DEPTH || stack.truncation >= ONSTACK_TRUNCATION_COUNT)
     return false;
   if (!first_ticks_complete(to, entry, kept, &stack)) return false;

@@ -235,6 +235,23 @@ Test(interpreted, a_loop_that_has_left_its_frames_stays_native) {
   cr_assert(!leave_one(0, out)); /* it may as well be the outer one that has left, and runs a destructor */
 }
 
+/* A fiber's native stack ends with its first function; the language's frames go on to who resumed it. */
+Test(interpreted, a_stack_of_the_programs_own_has_the_inner_calls) {
+  const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}};
+  struct {
+    onstack_interpreted interpreted;
+    onstack_interpreted_frame frames[2];
+  } copied = {.interpreted = {.count = 2, .named = 1},
+              .frames = {{.function = 3000, .flags = ONSTACK_INTERPRETED_ENTRY},
+                         {.function = 3001, .flags = ONSTACK_INTERPRETED_ENTRY}}};
+  uint64_t native[] = {600, 150, 900}, out[8];
+  onstack_walked stack = {.frames = native, .count = 3, .truncation = ONSTACK_TRUNCATED_NOT, .apart = true};
+  onstack_interleave_counters counters = {0};
+  onstack_interleave(&interpreter, &copied.interpreted, &stack, out, 8, &counters);
+  cr_assert_eq(counters.interpreted, 1);
+  cr_assert(stack.count == 3 && stack.frames[1] == 3000, "%lu", stack.frames[1]);
+}
+
 static bool innermost;
 static bool tells_innermost(void) { return innermost; }
 

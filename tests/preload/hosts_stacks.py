@@ -90,7 +90,10 @@ def boost_context():
 
 @host("php-fibers")
 def php_fibers():
-    return reach_their_root(profiled("php-fibers", "fibers.php", PHP, need("php"), "fibers.php"))
+    profile = profiled("php-fibers", "fibers.php", PHP, need("php"), "fibers.php")
+    named = share(profile, lambda stack: {"work", "body"} <= set(stack))
+    check(named > 0.8, f"{named:.1%} of {profile.seconds():.2f} s are in the fiber's functions")
+    return reach_their_root(profile)
 
 
 @host("sbcl")

@@ -77,7 +77,7 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
     /* What was kept ends somewhere; that the stack went on is no fault of it. */
     const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
     *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
-                              ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
+                              ended ? ONSTACK_TRUNCATED_PENDING : result.truncation, false};
     if (ended) return;
     whole = false;
   }

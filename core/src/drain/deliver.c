@@ -46,6 +46,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
 static void deliver_check_call_sites(const onstack_slot *slot, onstack_walked *stack) {
   onstack_walk_result result = {stack->count, stack->truncation};
   onstack_walk_check(slot->copy_works, stack->frames, stack->unwound_by, &result);
+  stack->apart = result.frame_count < stack->count && result.truncation == ONSTACK_TRUNCATED_NOT;
   stack->count = result.frame_count;
   stack->truncation = result.truncation;
 }
@@ -91,7 +92,8 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   onstack_deliver_counters *counters = &by_kind[entry->kind];
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
-  onstack_walked stack = {entry->frames, onstack_ring_unwound_by(&slot->ring, entry), entry->frame_count, entry->truncation};
+  onstack_walked stack = {entry->frames, onstack_ring_unwound_by(&slot->ring, entry), entry->frame_count, entry->truncation,
+                          false};
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
   deliver_check_call_sites(slot, &stack);

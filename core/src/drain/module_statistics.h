@@ -25,6 +25,7 @@ typedef struct onstack_walked {
   uint8_t *unwound_by; /* ONSTACK_BY_* */
   uint32_t count;
   onstack_truncation truncation;
+  bool apart; /* its root is the first function on a stack that the program made; an interpreter's frames may go on */
 } onstack_walked;
 
 /* Counts the frames of one stack. Consumer only. */

@@ -4,6 +4,11 @@
 #include "base/atomics.h"
 #include "base/interpreted_names.h"
 
+/* There may be more calls than native frames. */
+static bool interleave_is_open(const onstack_walked *stack) {
+  return stack->truncation != ONSTACK_TRUNCATED_NOT || stack->apart;
+}
+
 static uint32_t interleave_count_loops(const onstack_interpreter *interpreter, const onstack_walked *stack) {
   uint32_t loops = 0;
   for (uint32_t i = 0; i < stack->count; i++) loops += onstack_interpreter_is_loop(interpreter, stack->frames, i);
@@ -68,7 +73,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   const uint32_t calls = interleave_count_calls(interpreted);
   uint32_t loops = interleave_count_loops(interpreter, stack);
   const bool leaf = stack->count > 0 && onstack_interpreter_is_loop(interpreter, stack->frames, 0);
-  const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
+  const bool open = interleave_is_open(stack);
   *first = *next = 0;
   if (interpreter->tells)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
@@ -117,7 +122,7 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
   uint32_t first, next;
   /* Another thread of the process, or one that has called native code alone. */
   const bool runs = interleave_count_loops(interpreter, stack) > 0;
-  if (!runs && (interpreted->refused || stack->truncation == ONSTACK_TRUNCATED_NOT)) return;
+  if (!runs && (interpreted->refused || !interleave_is_open(stack))) return;
   if (!interpreted->named) onstack_interpreted_name_all(interpreter->provider, interpreted->frames, interpreted->count);
   if (interpreted->refused || !interleave_fits(interpreter, interpreted, stack, &first, &next)) {
     onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
