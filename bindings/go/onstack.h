@@ -140,7 +140,8 @@ typedef struct onstack_sample {
   int32_t tid;                   /* kernel thread id */
   onstack_truncation truncation; /* ONSTACK_TRUNCATED_* */
   const char *thread_name;       /* NUL-terminated, "" when unknown; at most 15 bytes */
-  const uint64_t *frames;        /* frame_count addresses, leaf first. frames[0] is the interrupted PC, exactly; the
+  const uint64_t *frames;        /* frame_count addresses, leaf first. frames[0] is the interrupted PC, exactly; if the
+                                    thread is blocked in a system call, the address of that call's instruction. The
                                     others are return addresses: the call is at address - 1 */
   uint32_t frame_count;          /* at least 1; 0 with ONSTACK_SAMPLE_FREED */
   uint32_t label_bytes;          /* of `labels` */

@@ -2985,6 +2985,7 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
  *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
  *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
  *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
+ *   ONSTACK_ARCH_SYSCALL_BYTES       bytes of the instruction that makes a system call
  *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
  *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
  *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth
@@ -3005,6 +3006,7 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 #define ONSTACK_ARCH_LINK_REGISTER false
 #define ONSTACK_ARCH_FOLLOWS_BX true
 #define ONSTACK_ARCH_CODE_ALIGN 0u
+#define ONSTACK_ARCH_SYSCALL_BYTES 2u /* syscall */
 
 /* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
 #define ONSTACK_GO_RECORD_BELOW 0u
@@ -3052,6 +3054,7 @@ static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
 #define ONSTACK_ARCH_LINK_REGISTER true
 #define ONSTACK_ARCH_FOLLOWS_BX false
 #define ONSTACK_ARCH_CODE_ALIGN 3u
+#define ONSTACK_ARCH_SYSCALL_BYTES 4u /* svc */
 
 /* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
    record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */
@@ -9363,9 +9366,10 @@ static ONSTACK_HANDLER bool rules_is_move(const uint8_t *code) { /* mov %rsp,%rb
 }
 
 /* A prologue's `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind the push. A push without
-   it may stand anywhere, where RBP is any number. */
+   it may stand anywhere, where RBP is any number. A blocked thread is at a `syscall`, which may come right before the `ret`. */
 static ONSTACK_HANDLER bool rules_is_edge(const uint8_t *code, bool linked) {
   if (linked) return code[-1] == 0x55 && rules_is_move(code);
+  if (code[0] == 0x0f && code[1] == 0x05) return code[2] == 0xc3;
   if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
   if (code[0] == 0xf3) code++;
   return (code[0] == 0x55 && rules_is_move(code + 1)) || code[0] == 0xc3;
@@ -15448,11 +15452,19 @@ ONSTACK_INTERNAL void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstac
 
 #endif
 
+/*
+ * The kernel tells the address behind the system call's instruction, where the thread will go on. That address may belong to
+ * another line, an inlined function or the next function, so the walk begins at the instruction itself.
+ */
+static uint64_t look_running_pc(const onstack_task_call *call) {
+  return call->number == -1 ? call->pc : call->pc - ONSTACK_ARCH_SYSCALL_BYTES;
+}
+
 /* By the kernel's copy: another thread may unmap that stack at any instant. */
 static void look_walk(const onstack_slot *slot, const onstack_task_call *call, onstack_look *look) {
   onstack_memory memory;
-  onstack_registers registers = {
-      .pc = call->pc, .sp = call->sp, .fp = ONSTACK_UNKNOWN_REGISTER, .lr = ONSTACK_UNKNOWN_REGISTER};
+  const uint64_t pc = look_running_pc(call);
+  onstack_registers registers = {.pc = pc, .sp = call->sp, .fp = ONSTACK_UNKNOWN_REGISTER, .lr = ONSTACK_UNKNOWN_REGISTER};
   onstack_walk_prepare(&memory, slot->reader, slot->copy_works, NULL);
   onstack_walk_forget_ranges(&memory);
   memory.elsewhere = true;
@@ -15465,7 +15477,7 @@ static void look_walk(const onstack_slot *slot, const onstack_task_call *call, o
   look->stack.map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
   /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
   onstack_traceback_enter();
-  if (slot->copy_works && slot->unwinder->needs_rules) onstack_blocked_registers(call->pc, call->sp, &registers);
+  if (slot->copy_works && slot->unwinder->needs_rules) onstack_blocked_registers(pc, call->sp, &registers);
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
   onstack_traceback_leave();
   look->stack.count = result.frame_count;

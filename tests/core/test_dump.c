@@ -114,6 +114,38 @@ static void *reader(void *argument) {
   return NULL;
 }
 
+/*
+ * long dump_ends_in_call(int from, char *to, long bytes): its last instruction is the call of read, and another function with
+ * another rule begins right behind it.
+ */
+long dump_ends_in_call(int from, char *to, long bytes);
+__asm__(".text\n"
+        ".globl dump_ends_in_call\n.hidden dump_ends_in_call\n.type dump_ends_in_call, %function\n"
+        "dump_ends_in_call:\n  .cfi_startproc\n"
+#if defined(__x86_64__)
+        "  sub $40, %rsp\n  .cfi_adjust_cfa_offset 40\n  xor %eax, %eax\n  syscall\n"
+#elif defined(__aarch64__)
+        "  mov x8, #63\n  svc #0\n"
+#endif
+        "  .cfi_endproc\n.size dump_ends_in_call, . - dump_ends_in_call\n"
+        ".type dump_begins_behind, %function\n"
+        "dump_begins_behind:\n  .cfi_startproc\n"
+#if defined(__x86_64__)
+        "  add $40, %rsp\n"
+#endif
+        "  ret\n  .cfi_endproc\n.size dump_begins_behind, . - dump_begins_behind\n");
+
+__attribute__((noinline)) static void dump_waits_at_the_end(void) {
+  char byte;
+  cr_assert_eq(dump_ends_in_call(helper_pipe[0], &byte, 1), 1);
+}
+
+static void *last_reader(void *argument) {
+  helper_is_ready(argument, "last");
+  dump_waits_at_the_end();
+  return NULL;
+}
+
 __attribute__((noinline)) static void dump_burns(helper *own) {
   while (!__atomic_load_n(&own->stop, __ATOMIC_RELAXED)) continue;
   __asm__ volatile("");
@@ -189,6 +221,21 @@ Test(dump, says_where_each_thread_is) {
   for (int i = 0; i < 3; i++) helper_end(&lockers[i]);
   helper_end(&waits);
   helper_end(&runs);
+}
+
+Test(dump, a_blocked_thread_is_in_the_function_that_made_the_call) {
+  helper waits;
+  cr_assert_eq(pipe(helper_pipe), 0);
+  helper_start(&waits, last_reader);
+  const text *out = dumped();
+  stack_has(out, waits.tid, "dump_ends_in_call");
+  cr_assert(!has_until(line_of(out, waits.tid), "\n\n", "dump_begins_behind"), "%s", out->bytes);
+#if defined(__x86_64__)
+  stack_has(out, waits.tid, "dump_waits_at_the_end");
+  cr_assert(!has_until(line_of(out, waits.tid), "\n\n", "truncated"), "%s", out->bytes);
+#endif
+  cr_assert_eq(write(helper_pipe[1], "x", 1), 1);
+  helper_end(&waits);
 }
 
 Test(dump, a_thread_without_a_stack_is_named) {

@@ -180,8 +180,8 @@ impl<'a> Sample<'a> {
         unsafe { CStr::from_ptr(self.raw.thread_name) }.to_bytes()
     }
 
-    /// Addresses, leaf first, at least one. The first is the interrupted one; the others are return addresses, so that
-    /// the call is at the address less 1.
+    /// Addresses, leaf first, at least one. The first is the interrupted instruction, or the system call's instruction if
+    /// the thread is blocked in a system call. The others are return addresses: the call is at the address less 1.
     pub fn frames(&self) -> &'a [u64] {
         // SAFETY: the core says how many there are, and they live as long as the sample.
         unsafe { slice::from_raw_parts(self.raw.frames, self.raw.frame_count as usize) }

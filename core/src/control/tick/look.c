@@ -5,15 +5,24 @@
 #include "control/unwind/blocked.h"
 #include "handler/labels/labels.h"
 #include "handler/tick/timer.h"
+#include "handler/unwind/arch.h"
 #include "handler/unwind/rules/rules.h"
 #include "handler/unwind/traceback_walk.h"
 #include "handler/unwind/walk.h"
 
+/*
+ * The kernel tells the address behind the system call's instruction, where the thread will go on. That address may belong to
+ * another line, an inlined function or the next function, so the walk begins at the instruction itself.
+ */
+static uint64_t look_running_pc(const onstack_task_call *call) {
+  return call->number == -1 ? call->pc : call->pc - ONSTACK_ARCH_SYSCALL_BYTES;
+}
+
 /* By the kernel's copy: another thread may unmap that stack at any instant. */
 static void look_walk(const onstack_slot *slot, const onstack_task_call *call, onstack_look *look) {
   onstack_memory memory;
-  onstack_registers registers = {
-      .pc = call->pc, .sp = call->sp, .fp = ONSTACK_UNKNOWN_REGISTER, .lr = ONSTACK_UNKNOWN_REGISTER};
+  const uint64_t pc = look_running_pc(call);
+  onstack_registers registers = {.pc = pc, .sp = call->sp, .fp = ONSTACK_UNKNOWN_REGISTER, .lr = ONSTACK_UNKNOWN_REGISTER};
   onstack_walk_prepare(&memory, slot->reader, slot->copy_works, NULL);
   onstack_walk_forget_ranges(&memory);
   memory.elsewhere = true;
@@ -26,7 +35,7 @@ static void look_walk(const onstack_slot *slot, const onstack_task_call *call, o
   look->stack.map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
   /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
   onstack_traceback_enter();
-  if (slot->copy_works && slot->unwinder->needs_rules) onstack_blocked_registers(call->pc, call->sp, &registers);
+  if (slot->copy_works && slot->unwinder->needs_rules) onstack_blocked_registers(pc, call->sp, &registers);
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
   onstack_traceback_leave();
   look->stack.count = result.frame_count;

@@ -10,6 +10,7 @@
  *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
  *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
  *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
+ *   ONSTACK_ARCH_SYSCALL_BYTES       bytes of the instruction that makes a system call
  *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
  *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
  *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth

@@ -8,6 +8,7 @@
 #define ONSTACK_ARCH_LINK_REGISTER true
 #define ONSTACK_ARCH_FOLLOWS_BX false
 #define ONSTACK_ARCH_CODE_ALIGN 3u
+#define ONSTACK_ARCH_SYSCALL_BYTES 4u /* svc */
 
 /* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
    record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */

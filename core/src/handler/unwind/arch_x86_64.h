@@ -8,6 +8,7 @@
 #define ONSTACK_ARCH_LINK_REGISTER false
 #define ONSTACK_ARCH_FOLLOWS_BX true
 #define ONSTACK_ARCH_CODE_ALIGN 0u
+#define ONSTACK_ARCH_SYSCALL_BYTES 2u /* syscall */
 
 /* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
 #define ONSTACK_GO_RECORD_BELOW 0u

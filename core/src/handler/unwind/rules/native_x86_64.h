@@ -73,9 +73,10 @@ static ONSTACK_HANDLER bool rules_is_move(const uint8_t *code) { /* mov %rsp,%rb
 }
 
 /* A prologue's `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind the push. A push without
-   it may stand anywhere, where RBP is any number. */
+   it may stand anywhere, where RBP is any number. A blocked thread is at a `syscall`, which may come right before the `ret`. */
 static ONSTACK_HANDLER bool rules_is_edge(const uint8_t *code, bool linked) {
   if (linked) return code[-1] == 0x55 && rules_is_move(code);
+  if (code[0] == 0x0f && code[1] == 0x05) return code[2] == 0xc3;
   if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
   if (code[0] == 0xf3) code++;
   return (code[0] == 0x55 && rules_is_move(code + 1)) || code[0] == 0xc3;
