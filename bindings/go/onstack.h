@@ -96,11 +96,12 @@ ONSTACK_API const char *onstack_version(void);
 
 /* Why a stack could not be followed to its root. The frames that are there are right; what is missing is above. */
 typedef uint32_t onstack_truncation;
-#define ONSTACK_TRUNCATED_NOT 0          /* followed to its root */
-#define ONSTACK_TRUNCATED_DEPTH 1        /* more frames than the session's maximal depth */
-#define ONSTACK_TRUNCATED_UNREADABLE 2   /* the next frame lies in memory that cannot be read */
-#define ONSTACK_TRUNCATED_MISALIGNED 3   /* the frame pointer is not aligned: no frame pointers in that code */
-#define ONSTACK_TRUNCATED_NOT_RISING 4   /* the frame pointer points below the stack pointer or in a circle */
+#define ONSTACK_TRUNCATED_NOT 0        /* followed to its root */
+#define ONSTACK_TRUNCATED_DEPTH 1      /* more frames than the session's maximal depth */
+#define ONSTACK_TRUNCATED_UNREADABLE 2 /* the next frame lies in memory that cannot be read */
+#define ONSTACK_TRUNCATED_MISALIGNED 3 /* the frame pointer is not aligned: no frame pointers in that code */
+/* the frame pointer points below the stack pointer or in a circle, or is zero in code that begins no stack */
+#define ONSTACK_TRUNCATED_NOT_RISING 4
 #define ONSTACK_TRUNCATED_BAD_RETURN 5   /* the return address is not in executable memory, or nobody returns there */
 #define ONSTACK_TRUNCATED_STACK_SWITCH 6 /* a switch of stacks (Go) that could not be followed */
 #define ONSTACK_TRUNCATED_BY_DESIGN 7    /* the unwinder records no callers (pc_only) */

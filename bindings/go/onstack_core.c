@@ -2254,6 +2254,9 @@ ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
 /* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
 ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
 
+/* The stack pointer at the entry of this process's program; 0: nobody says. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
+
 #endif
 
 /* ---- core/src/base/clock_ns.h ---- */
@@ -2274,34 +2277,6 @@ static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { retu
 
 #endif
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#ifndef CLOCK_BOOTTIME /* macOS, which has no /proc either */
-#define CLOCK_BOOTTIME CLOCK_MONOTONIC
-#endif
-
-#define PROC_STAT_TO_START 19 /* from the state (3) to starttime (22) */
-
-const char *onstack_proc_stat_state(const char *line) {
-  const char *end = strrchr(line, ')');
-  return end && end[1] == ' ' && end[2] != 0 ? end + 2 : NULL;
-}
-
-uint64_t onstack_proc_stat_age_ns(const char *state) {
-  const char *at = state;
-  for (int field = 0; at && field < PROC_STAT_TO_START; field++) at = strchr(at + 1, ' ');
-  const long rate = sysconf(_SC_CLK_TCK);
-  if (!at || rate <= 0) return 0;
-  const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
-                 now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
-  return now_ns > began_ns ? now_ns - began_ns : 0;
-}
-
-/* ---- core/src/base/process_memory.c ---- */
-
-#ifdef __linux__
 /* ---- core/src/base/sys.h ---- */
 /*
  * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
@@ -2495,6 +2470,57 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 }
 
 #endif
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef CLOCK_BOOTTIME /* macOS, which has no /proc either */
+#define CLOCK_BOOTTIME CLOCK_MONOTONIC
+#endif
+
+/* Fields behind the state, which is the third. */
+#define PROC_STAT_START_TIME 19
+#define PROC_STAT_START_STACK 25
+
+const char *onstack_proc_stat_state(const char *line) {
+  const char *end = strrchr(line, ')');
+  return end && end[1] == ' ' && end[2] != 0 ? end + 2 : NULL;
+}
+
+static const char *proc_stat_field(const char *state, int number) {
+  const char *at = state;
+  for (int field = 0; at && field < number; field++) at = strchr(at + 1, ' ');
+  return at;
+}
+
+uint64_t onstack_proc_stat_main_sp(void) {
+  char line[1024], path[48];
+  /* The first thread's says nothing once that thread has ended. */
+  snprintf(path, sizeof(path), "/proc/self/task/%d/stat", onstack_sys_gettid());
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t got = read(fd, line, sizeof(line) - 1);
+  close(fd);
+  line[got > 0 ? got : 0] = 0;
+  const char *at = proc_stat_field(onstack_proc_stat_state(line), PROC_STAT_START_STACK);
+  return at ? strtoull(at, NULL, 10) : 0;
+}
+
+uint64_t onstack_proc_stat_age_ns(const char *state) {
+  const char *at = proc_stat_field(state, PROC_STAT_START_TIME);
+  const long rate = sysconf(_SC_CLK_TCK);
+  if (!at || rate <= 0) return 0;
+  const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
+                 now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
+  return now_ns > began_ns ? now_ns - began_ns : 0;
+}
+
+/* ---- core/src/base/process_memory.c ---- */
+
+#ifdef __linux__
 
 #include <errno.h>
 #include <fcntl.h>
@@ -2776,200 +2802,6 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
 
 /* The smallest page of both architectures; probing in these steps is right for larger pages too. */
 #define ONSTACK_PAGE ((uint64_t)4096)
-
-#endif
-
-/* ---- core/src/base/sys.h ---- */
-/*
- * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
- * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
- * name for clock_gettime.
- */
-#ifndef ONSTACK_BASE_SYS_H
-#define ONSTACK_BASE_SYS_H
-
-#include <sys/syscall.h>
-
-#if defined(__x86_64__)
-/* ---- core/src/base/sys_x86_64.h ---- */
-/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
-#ifndef ONSTACK_BASE_SYS_X86_64_H
-#define ONSTACK_BASE_SYS_X86_64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  long result;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return result;
-}
-
-/* Whether this program runs under valgrind: the instructions change nothing on a processor, and valgrind takes them for the
-   request in rax (valgrind.h, VALGRIND_DO_CLIENT_REQUEST_EXPR). Ordinary threads. */
-static inline __attribute__((unused)) bool onstack_sys_is_valgrind(void) {
-  const uint64_t request[6] = {0x1001}; /* VG_USERREQ__RUNNING_ON_VALGRIND */
-  uint64_t result = 0;
-  __asm__ volatile("rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
-                   : "+d"(result)
-                   : "a"(request)
-                   : "cc", "memory");
-  return result != 0;
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/base/sys_aarch64.h ---- */
-/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
-#ifndef ONSTACK_BASE_SYS_AARCH64_H
-#define ONSTACK_BASE_SYS_AARCH64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
-  return x0;
-}
-
-/* Whether this program runs under valgrind: the instructions change nothing on a processor, and valgrind takes them for the
-   request in x4 (valgrind.h, VALGRIND_DO_CLIENT_REQUEST_EXPR). Ordinary threads. */
-static inline __attribute__((unused)) bool onstack_sys_is_valgrind(void) {
-  const uint64_t request[6] = {0x1001}; /* VG_USERREQ__RUNNING_ON_VALGRIND */
-  register uint64_t x3 __asm__("x3") = 0;
-  register const uint64_t *x4 __asm__("x4") = request;
-  __asm__ volatile("ror x12, x12, #3; ror x12, x12, #13; ror x12, x12, #51; ror x12, x12, #61; orr x10, x10, x10"
-                   : "+r"(x3)
-                   : "r"(x4)
-                   : "cc", "memory");
-  return x3 != 0;
-}
-
-#endif
-
-#else
-#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
-#endif
-
-#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
-ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
-  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
-  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
-  return onstack_sys_call6(number, a, b, c, d, 0, 0);
-}
-
-ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
-ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
-
-/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
-typedef uint64_t onstack_kernel_sigset;
-#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
-
-/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
-#define ONSTACK_FUTEX_WAIT_PRIVATE 128
-#define ONSTACK_FUTEX_WAKE_PRIVATE 129
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
-  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
-}
-
-struct onstack_timespec {
-  int64_t seconds;
-  int64_t nanoseconds;
-};
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
-  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
-}
-
-/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
-ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
-  const struct onstack_timespec pause = {0, nanoseconds};
-  uint32_t nobody_wakes = 0;
-  onstack_sys_futex_wait(&nobody_wakes, 0, &pause);
-}
-
-/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
-struct onstack_kernel_sigevent {
-  uint64_t value;
-  int32_t signal;
-  int32_t notify;
-  int32_t tid;
-  int32_t pad[11];
-};
-struct onstack_kernel_itimerspec {
-  struct onstack_timespec interval;
-  struct onstack_timespec value;
-};
-#define ONSTACK_SIGEV_SIGNAL 0
-#define ONSTACK_SIGEV_THREAD_ID 4
-
-ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
-  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
-}
-/* `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
-                                                 struct onstack_kernel_itimerspec *old) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
-
-/* struct iovec of the kernel. */
-struct onstack_vector {
-  uint64_t base, length;
-};
-
-/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
-   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
-   because the child of a raw clone must not read its parent. */
-ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
-                                                     const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
-                           (long)remotes, 0);
-}
-
-/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
-   SA_RESTORER in its asm/signal.h. */
-struct onstack_kernel_sigaction {
-  uint64_t handler;
-  uint64_t flags;
-  uint64_t restorer;
-  onstack_kernel_sigset mask;
-};
-_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
-
-ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
-                                             struct onstack_kernel_sigaction *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
-}
 
 #endif
 
@@ -7794,6 +7626,82 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
   return count;
 }
 
+/* ---- core/src/handler/unwind/chain_end.c ---- */
+/* ---- core/src/handler/unwind/chain_end.h ---- */
+/*
+ * Whether a chain of frame pointers is whole where it ends. Zero marks the outermost frame, but code without frame pointers
+ * keeps anything in the register, zero too, and leaves it zero from the beginning of a thread on. So the chain is whole only
+ * if its last frame is known to begin stacks:
+ *
+ *   the program's entry
+ *   musl's code that calls main, if it is a library: on the first words of the main thread's stack
+ *   libc's code that calls the function of a thread: it called that of a thread of ours, too
+ *   Go's functions at which a stack begins (handler/unwind/code_map.h)
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_CHAIN_END_H
+#define ONSTACK_HANDLER_UNWIND_CHAIN_END_H
+
+/* Written by ordinary threads, with the same numbers each time; 0: not known. */
+typedef struct onstack_chain_roots {
+  uint64_t entry;         /* of the program */
+  uint64_t main_sp;       /* the stack pointer there */
+  uint64_t thread_begins; /* the return address of a thread's function */
+  uint32_t has_libc;      /* libc is a library */
+} onstack_chain_roots;
+
+ONSTACK_INTERNAL_DATA onstack_chain_roots onstack_chain_roots_known;
+
+/* Whether a stack begins in the frame that holds `address` (inside the call), whose callee's CFA is `sp`. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_chain_begins(uint64_t address, uint64_t sp);
+
+/* Why a chain that ends in this frame is not whole, or ONSTACK_TRUNCATED_NOT. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp);
+
+/* The function of a thread of ours says where it returns to. */
+#define ONSTACK_CHAIN_THREAD_BEGINS()                                                                                       \
+  onstack_chain_note_thread((uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
+ONSTACK_INTERNAL void onstack_chain_note_thread(uint64_t return_address);
+
+#endif
+
+#define CHAIN_ENTRY_BYTES 64u   /* of the program's entry, which is assembly */
+#define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
+#define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
+
+ONSTACK_INTERNAL_DEFINE onstack_chain_roots onstack_chain_roots_known;
+
+void onstack_chain_note_thread(uint64_t return_address) {
+  onstack_store_relaxed(&onstack_chain_roots_known.thread_begins, onstack_address_strip(return_address));
+}
+
+/* Only if libc is a library: code of the program at that place may be main, or a function that main has called. */
+static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entry) {
+  onstack_code_range range = {0, 0};
+  return onstack_load_relaxed(&onstack_chain_roots_known.has_libc) && onstack_code_is_known(address, &range) &&
+         entry - range.low >= range.high - range.low;
+}
+
+ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
+  const onstack_chain_roots *roots = &onstack_chain_roots_known;
+  const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
+  if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
+  if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
+  return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp) {
+  onstack_module module = {.low = 0};
+  if (onstack_chain_begins(address, sp)) return ONSTACK_TRUNCATED_NOT;
+  switch (onstack_modules_find(address, &module)) {
+  case ONSTACK_MODULE_HERE:
+    return ONSTACK_TRUNCATED_NOT_RISING;
+  case ONSTACK_MODULES_CHANGING:
+    return ONSTACK_TRUNCATED_PENDING;
+  default: /* generated code, whose caller cleared the frame pointer on a stack of its own */
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
+}
+
 /* ---- core/src/handler/unwind/code_jumped.c ---- */
 /* ---- core/src/handler/unwind/code_jumped.h ---- */
 /*
@@ -7838,10 +7746,6 @@ ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
 
 /* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
 ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
-
-/* Why the code at an address cannot be where a stack begins, by the map of modules: none holds it, and whoever called such code
-   cleared the frame pointer on a stack of its own; or the map is being written. ONSTACK_TRUNCATED_NOT: it can. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_no_root(uint64_t address);
 
 /* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
    Signal-safe. */
@@ -7942,13 +7846,6 @@ ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint
 /* ---- core/src/handler/unwind/code_source.c ---- */
 
 ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
-
-ONSTACK_HANDLER onstack_truncation onstack_code_no_root(uint64_t address) {
-  onstack_module module = {.low = 0};
-  const onstack_modules_status status = onstack_modules_find(address, &module);
-  if (status == ONSTACK_MODULE_HERE) return ONSTACK_TRUNCATED_NOT;
-  return status == ONSTACK_MODULE_NONE ? ONSTACK_TRUNCATED_STACK_SWITCH : ONSTACK_TRUNCATED_PENDING;
-}
 
 /* ---- core/src/handler/unwind/code_source_frame_pointers.c ---- */
 /*
@@ -8999,19 +8896,23 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"c
  *   stacks may it go elsewhere.
  * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
  *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go), but not in
- *   generated code.
+ * - The chain is whole when it reaches a frame that is known to begin stacks (handler/unwind/chain_end.h). A zero frame
+ *   pointer, the ABIs' mark of that, is found in code without frame pointers too.
  * Between C and Go the next record is elsewhere: handler/unwind/frame_pointer_*.c.
  */
+
+#define FP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
 
 /* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
 static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, onstack_fp_cursor *cursor,
                                                      const uint64_t record[2], uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
   uint32_t kind = go ? onstack_code_go_kind(go, return_address - 1) : ONSTACK_GO_PLAIN;
+  if (kind == ONSTACK_GO_ROOT || kind == ONSTACK_GO_LEAVES) return FP_ROOT;
+  if (!go && onstack_chain_begins(return_address - 1, cursor->fp + 16)) return FP_ROOT;
   if (kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
-  if (kind == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (kind == ONSTACK_GO_GROWS) return cursor->scheduled ? FP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
   if (kind == ONSTACK_GO_BY_G || kind == ONSTACK_GO_CROSSCALL2) {
     const onstack_fp_call call = {go, record[0], pc, return_address, kind};
     return onstack_fp_cross(memory, cursor, &call) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
@@ -9076,8 +8977,9 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
   }
-  if (why == ONSTACK_TRUNCATED_NOT && count > 1) why = onstack_code_no_root(walk->frames[count - 1] - 1);
-  return (onstack_walk_result){count, why};
+  /* The frame pointer is zero. */
+  if (why == ONSTACK_TRUNCATED_NOT) why = onstack_chain_end(walk->frames[count - 1] - (count > 1), cursor.floor);
+  return (onstack_walk_result){count, why == FP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
@@ -9237,8 +9139,10 @@ static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cu
 /* To the caller by the frame record at FP: {caller's FP, return address}. */
 static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor) {
   uint64_t record[2];
-  /* Zero is the ABIs' mark of the outermost frame. In interrupted code that nothing describes it may be any number. */
-  if (cursor->fp == 0) return cursor->exact && !cursor->go ? ONSTACK_TRUNCATED_NOT_RISING : RULES_STEP_ROOT;
+  const uint64_t address = cursor->pc - !cursor->exact;
+  if (!cursor->go && onstack_chain_begins(address, cursor->sp)) return RULES_STEP_ROOT;
+  /* Zero is the ABIs' mark of the outermost frame, and Go keeps to it. In other code it may be any number. */
+  if (cursor->fp == 0) return cursor->go ? RULES_STEP_ROOT : onstack_chain_end(address, cursor->sp);
   if (cursor->fp & 7)
     return cursor->fp == ONSTACK_UNKNOWN_REGISTER ? ONSTACK_TRUNCATED_NO_RULE : ONSTACK_TRUNCATED_MISALIGNED;
   if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > ONSTACK_GO_RECORD_BELOW))
@@ -11245,11 +11149,19 @@ void onstack_clocks_after_fork(void) {
     if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
 }
 
+static void choose_note_roots(void) {
+  onstack_chain_roots *roots = &onstack_chain_roots_known;
+  onstack_store_relaxed(&roots->entry, (uint64_t)getauxval(AT_ENTRY));
+  onstack_store_relaxed(&roots->has_libc, (uint32_t)(getauxval(AT_BASE) != 0));
+  if (onstack_load_relaxed(&roots->main_sp) == 0) onstack_store_relaxed(&roots->main_sp, onstack_proc_stat_main_sp());
+}
+
 #define CHOOSE_LARGEST_PAGE ((size_t)64 << 10) /* of both architectures' kernels */
 
 const onstack_reader *onstack_reader_choose(bool *copy_works) {
   const onstack_reader *chosen = &onstack_reader_none;
   *copy_works = false;
+  choose_note_roots();
   /* Above all frames of the main thread, and below the strings of its environment (Linux, fs/binfmt_elf.c). */
   onstack_store_relaxed(&onstack_memory_main_end, (uint64_t)getauxval(AT_RANDOM) & ~(uint64_t)15);
   /* The first half readable, the second not: each at least a page of the kernel's. */
@@ -21887,6 +21799,7 @@ static void *drain_thread_main(void *argument) {
     onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
   }
   onstack_own_enter();
+  ONSTACK_CHAIN_THREAD_BEGINS();
   onstack_publish(&drain->ready, 1u);
   onstack_sys_futex_wake(&drain->ready);
   while (!onstack_observe(&drain->quit)) {

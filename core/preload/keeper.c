@@ -7,6 +7,7 @@
 #include "control/tick/threads.h"
 #include "control/wiped_word.h"
 #include "handler/tick/own_threads.h"
+#include "handler/unwind/chain_end.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/guard.h"
@@ -198,6 +199,7 @@ static void *keeper_main(void *argument) {
   (void)argument;
   onstack_store_relaxed(&keeper.tid, onstack_sys_gettid());
   onstack_own_enter();
+  ONSTACK_CHAIN_THREAD_BEGINS();
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
   state.rests = onstack_observe(&keeper.rests) != 0;
   state.save_at_ns = onstack_monotonic_ns() + KEEPER_SAVE_FIRST_NS;

@@ -101,6 +101,55 @@ Test(burners, a_threads_stack_has_each_caller_once) {
   cr_assert_geq(seen * 100, collector->count * 90, "%lu of %zu", seen, collector->count);
 }
 
+/* void without_chain(void (*call)(double), double): as code without frame pointers, it leaves no record, and zero in the
+   register. */
+void without_chain(void (*call)(double), double seconds);
+__asm__(".text\n"
+        ".globl without_chain\n.hidden without_chain\n.type without_chain, %function\n"
+        "without_chain:\n"
+#if defined(__x86_64__)
+        "  push %rbp\n  xor %ebp, %ebp\n  call *%rdi\n  pop %rbp\n  ret\n"
+#elif defined(__aarch64__)
+        "  stp x29, x30, [sp, #-16]!\n  mov x29, #0\n  blr x0\n  ldp x29, x30, [sp], #16\n  ret\n"
+#endif
+        ".size without_chain, . - without_chain\n");
+
+__attribute__((noinline)) static void through_gap(double seconds) {
+  without_chain(outer_caller, seconds);
+  __asm__ volatile("");
+}
+
+static void *chain_main(void *argument) {
+  (*(void (**)(double))argument)(0.3);
+  return NULL;
+}
+
+/* Samples of a thread that runs `run` end as `expected`. */
+static void chain_ends(void (*run)(double), onstack_truncation expected) {
+  t_collector *collector = t_collector_new();
+  pthread_t thread;
+  uint64_t seen = 0, right = 0;
+  onstack_options options = t_options(200, t_collect, collector);
+  options.unwinder = "frame_pointer";
+  onstack_session *session = t_start(&options);
+  cr_assert_eq(pthread_create(&thread, NULL, chain_main, &run), 0);
+  pthread_join(thread, NULL);
+  t_finish(session);
+  for (size_t i = 0; i < collector->count; i++) {
+    const t_sample *sample = &collector->samples[i];
+    if (!t_in_burn_three(sample->frames[0])) continue;
+    seen++;
+    right += sample->truncation == expected;
+  }
+  cr_assert_gt(seen, 10);
+  cr_assert_geq(right * 100, seen * 95, "%lu of %lu", right, seen);
+}
+
+Test(burners, a_chain_of_frame_pointers_is_whole_where_a_thread_begins) { chain_ends(outer_caller, ONSTACK_TRUNCATED_NOT); }
+Test(burners, a_chain_of_frame_pointers_that_ends_elsewhere_is_cut) {
+  chain_ends(through_gap, ONSTACK_TRUNCATED_NOT_RISING);
+}
+
 /* ---- depth ---- */
 
 __attribute__((noinline)) static void recurse(int depth, double seconds) {

@@ -11,4 +11,7 @@ ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
 /* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
 ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
 
+/* The stack pointer at the entry of this process's program; 0: nobody says. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
+
 #endif

@@ -4,7 +4,9 @@
 
 #include "base/address.h"
 #include "base/atomics.h"
+#include "base/proc_stat.h"
 #include "base/sys.h"
+#include "handler/unwind/chain_end.h"
 
 #include <errno.h>
 #include <string.h>
@@ -50,11 +52,19 @@ void onstack_clocks_after_fork(void) {
     if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
 }
 
+static void choose_note_roots(void) {
+  onstack_chain_roots *roots = &onstack_chain_roots_known;
+  onstack_store_relaxed(&roots->entry, (uint64_t)getauxval(AT_ENTRY));
+  onstack_store_relaxed(&roots->has_libc, (uint32_t)(getauxval(AT_BASE) != 0));
+  if (onstack_load_relaxed(&roots->main_sp) == 0) onstack_store_relaxed(&roots->main_sp, onstack_proc_stat_main_sp());
+}
+
 #define CHOOSE_LARGEST_PAGE ((size_t)64 << 10) /* of both architectures' kernels */
 
 const onstack_reader *onstack_reader_choose(bool *copy_works) {
   const onstack_reader *chosen = &onstack_reader_none;
   *copy_works = false;
+  choose_note_roots();
   /* Above all frames of the main thread, and below the strings of its environment (Linux, fs/binfmt_elf.c). */
   onstack_store_relaxed(&onstack_memory_main_end, (uint64_t)getauxval(AT_RANDOM) & ~(uint64_t)15);
   /* The first half readable, the second not: each at least a page of the kernel's. */

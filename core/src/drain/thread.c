@@ -6,6 +6,7 @@
 #include "base/sys.h"
 #include "base/uncancelled.h"
 #include "handler/tick/own_threads.h"
+#include "handler/unwind/chain_end.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -21,6 +22,7 @@ static void *drain_thread_main(void *argument) {
     onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
   }
   onstack_own_enter();
+  ONSTACK_CHAIN_THREAD_BEGINS();
   onstack_publish(&drain->ready, 1u);
   onstack_sys_futex_wake(&drain->ready);
   while (!onstack_observe(&drain->quit)) {

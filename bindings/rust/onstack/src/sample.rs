@@ -21,7 +21,7 @@ pub enum Truncation {
     Unreadable,
     /// The frame pointer is not aligned: that code keeps none.
     Misaligned,
-    /// The frame pointer points below the stack pointer or in a circle.
+    /// The frame pointer points below the stack pointer or in a circle, or is zero in code that begins no stack.
     NotRising,
     /// The return address is not in executable memory.
     BadReturn,

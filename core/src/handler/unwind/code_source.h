@@ -12,10 +12,6 @@ ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
 /* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
 ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
 
-/* Why the code at an address cannot be where a stack begins, by the map of modules: none holds it, and whoever called such code
-   cleared the frame pointer on a stack of its own; or the map is being written. ONSTACK_TRUNCATED_NOT: it can. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_no_root(uint64_t address);
-
 /* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
    Signal-safe. */
 ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);

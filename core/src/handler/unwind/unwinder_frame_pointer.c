@@ -11,24 +11,28 @@
  *   stacks may it go elsewhere.
  * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
  *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go), but not in
- *   generated code.
+ * - The chain is whole when it reaches a frame that is known to begin stacks (handler/unwind/chain_end.h). A zero frame
+ *   pointer, the ABIs' mark of that, is found in code without frame pointers too.
  * Between C and Go the next record is elsewhere: handler/unwind/frame_pointer_*.c.
  */
 #include "handler/unwind/arch.h"
+#include "handler/unwind/chain_end.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/frame_pointer.h"
-#include "handler/unwind/code_source.h"
 #include "handler/unwind/unwinder.h"
+
+#define FP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
 
 /* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
 static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, onstack_fp_cursor *cursor,
                                                      const uint64_t record[2], uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
   uint32_t kind = go ? onstack_code_go_kind(go, return_address - 1) : ONSTACK_GO_PLAIN;
+  if (kind == ONSTACK_GO_ROOT || kind == ONSTACK_GO_LEAVES) return FP_ROOT;
+  if (!go && onstack_chain_begins(return_address - 1, cursor->fp + 16)) return FP_ROOT;
   if (kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
-  if (kind == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (kind == ONSTACK_GO_GROWS) return cursor->scheduled ? FP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
   if (kind == ONSTACK_GO_BY_G || kind == ONSTACK_GO_CROSSCALL2) {
     const onstack_fp_call call = {go, record[0], pc, return_address, kind};
     return onstack_fp_cross(memory, cursor, &call) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
@@ -93,8 +97,9 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
   }
-  if (why == ONSTACK_TRUNCATED_NOT && count > 1) why = onstack_code_no_root(walk->frames[count - 1] - 1);
-  return (onstack_walk_result){count, why};
+  /* The frame pointer is zero. */
+  if (why == ONSTACK_TRUNCATED_NOT) why = onstack_chain_end(walk->frames[count - 1] - (count > 1), cursor.floor);
+  return (onstack_walk_result){count, why == FP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,

@@ -8,6 +8,7 @@
 
 #include "base/address.h"
 #include "handler/unwind/arch.h"
+#include "handler/unwind/chain_end.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/memory.h"
 #include "handler/unwind/pc_cache.h"
@@ -124,8 +125,10 @@ static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cu
 /* To the caller by the frame record at FP: {caller's FP, return address}. */
 static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor) {
   uint64_t record[2];
-  /* Zero is the ABIs' mark of the outermost frame. In interrupted code that nothing describes it may be any number. */
-  if (cursor->fp == 0) return cursor->exact && !cursor->go ? ONSTACK_TRUNCATED_NOT_RISING : RULES_STEP_ROOT;
+  const uint64_t address = cursor->pc - !cursor->exact;
+  if (!cursor->go && onstack_chain_begins(address, cursor->sp)) return RULES_STEP_ROOT;
+  /* Zero is the ABIs' mark of the outermost frame, and Go keeps to it. In other code it may be any number. */
+  if (cursor->fp == 0) return cursor->go ? RULES_STEP_ROOT : onstack_chain_end(address, cursor->sp);
   if (cursor->fp & 7)
     return cursor->fp == ONSTACK_UNKNOWN_REGISTER ? ONSTACK_TRUNCATED_NO_RULE : ONSTACK_TRUNCATED_MISALIGNED;
   if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > ONSTACK_GO_RECORD_BELOW))
