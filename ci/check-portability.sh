@@ -34,11 +34,12 @@ build() { # name, variables for make...
 }
 
 # Links a program to a library that was just built; the program tells by itself whether sessions work there.
-link() { # name, kind (static, shared, or heap: libonstack-heap.a over the shared one), compiler with flags...
+link() { # name, kind (static, shared, heap: libonstack-heap.a over the shared one, or rooted: stacks are), compiler with flags...
   local name=$1 kind=$2 library source=start
   shift 2
   library=$out/$name/lib/libonstack.a
-  [ "$kind" = static ] || library="-L$out/$name/lib -lonstack"
+  [ "$kind" = static ] || [ "$kind" = rooted ] || library="-L$out/$name/lib -lonstack"
+  [ "$kind" != rooted ] || source=rooted
   [ "$kind" != heap ] || source=heap library="$out/$name/lib/libonstack-heap.a $library -ldl"
   # shellcheck disable=SC2086
   "$@" -g -O1 -Wall -Wextra -Werror -I core/include tests/portability/$source.c $library -lpthread \
@@ -66,6 +67,7 @@ check_compilers() {
     command -v "$compiler" >/dev/null || { say "skip $compiler: it is not installed"; continue; }
     build "$compiler" CC="$compiler" CFLAGS="$pedantic" && link "$compiler" static "$compiler" && run "$compiler" static &&
       link "$compiler" shared "$compiler" && run "$compiler" shared && link "$compiler" heap "$compiler" && run "$compiler" heap
+    link "$compiler" rooted "$compiler" -static -fomit-frame-pointer && run "$compiler" rooted
   done
   # What other systems get, on this one, because it can be run here.
   build unsupported SYSTEM=freebsd CFLAGS="$pedantic" && link unsupported static cc -DEXPECT_UNSUPPORTED && run unsupported static
@@ -74,10 +76,10 @@ check_compilers() {
 check_musl() {
   command -v musl-gcc >/dev/null || { say "skip musl: musl-gcc is not installed (apt-get install musl-tools)"; return; }
   build musl CC=musl-gcc CFLAGS="$pedantic" || return
-  # --eh-frame-hdr: musl's gcc leaves it out, and without it there are no rules for the program's own code.
-  link musl static musl-gcc -static -Wl,--eh-frame-hdr && run musl static
-  link musl shared musl-gcc -Wl,--eh-frame-hdr && run musl shared
-  link musl heap musl-gcc -Wl,--eh-frame-hdr && run musl heap
+  link musl static musl-gcc -static && run musl static
+  link musl rooted musl-gcc -static -fomit-frame-pointer && run musl rooted
+  link musl shared musl-gcc && run musl shared
+  link musl heap musl-gcc && run musl heap
 }
 
 check_aarch64() {

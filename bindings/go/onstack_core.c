@@ -18474,6 +18474,72 @@ const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
   return made;
 }
 
+/* ---- core/src/control/unwind/frame_section.c ---- */
+/* ---- core/src/control/unwind/frame_section.h ---- */
+/*
+ * .eh_frame of a loaded object that has no .eh_frame_hdr, so that its program headers do not say where the section is: gcc
+ * links static programs so, and musl's gcc all programs. The section headers in the object's file say it. Ordinary threads.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_FRAME_SECTION_H
+#define ONSTACK_CONTROL_UNWIND_FRAME_SECTION_H
+
+/*
+ * Finds the section of the object that is loaded at `base`, in the file at `path`: from *low up to *high in memory. False: the
+ * file cannot be read, is not the one that is loaded, or has no such section.
+ */
+ONSTACK_INTERNAL bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, uint64_t *high);
+
+#endif
+
+#include <string.h>
+
+#define FRAME_SEGMENTS 64u /* linkers write about ten */
+
+/* A file that has replaced the loaded one has other segments. */
+static bool frame_file_is_loaded(const onstack_elf_file *file, uint64_t base) {
+  onstack_elf_header header;
+  onstack_elf_segment loaded[FRAME_SEGMENTS];
+  const size_t size = file->segment_count * sizeof(loaded[0]);
+  if (file->segment_count == 0 || file->segment_count > FRAME_SEGMENTS) return false;
+  if (onstack_process_memory_copy(base, &header, sizeof(header)) != sizeof(header)) return false;
+  if (!onstack_elf_header_is_known(&header)) return false;
+  if (onstack_process_memory_copy(base + header.segments_offset, loaded, size) != size) return false;
+  return memcmp(loaded, file->segments, size) == 0;
+}
+
+/* The segment that the file's first bytes are in, which lies at the object's base; NULL: there is none. */
+static const onstack_elf_segment *frame_first_segment(const onstack_elf_file *file) {
+  for (uint32_t i = 0; i < file->segment_count; i++) {
+    const onstack_elf_segment *segment = &file->segments[i];
+    if (segment->type == ONSTACK_ELF_SEGMENT_LOAD) return segment->offset == 0 ? segment : NULL;
+  }
+  return NULL;
+}
+
+static const onstack_elf_section *frame_find_section(const onstack_elf_file *file) {
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    char name[sizeof(".eh_frame") + 1];
+    const onstack_elf_section *section = &file->sections[i];
+    onstack_elf_section_name(file, section, name, sizeof(name));
+    if (section->vaddr != 0 && strcmp(name, ".eh_frame") == 0) return section;
+  }
+  return NULL;
+}
+
+bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, uint64_t *high) {
+  onstack_elf_file file;
+  bool found = false;
+  if (onstack_elf_open_file(&file, path) < 0) return false;
+  const onstack_elf_segment *first = frame_first_segment(&file);
+  const onstack_elf_section *section = frame_find_section(&file);
+  if (first && section && frame_file_is_loaded(&file, base)) {
+    *low = base - first->vaddr + section->vaddr;
+    found = !__builtin_add_overflow(*low, section->bytes, high) && *low >= base && *high > *low;
+  }
+  onstack_elf_close(&file);
+  return found;
+}
+
 /* ---- core/src/control/unwind/go/go_layout_aarch64.c ---- */
 /*
  * control/unwind/go/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
@@ -19458,8 +19524,8 @@ ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
 
 typedef struct module_entry {
   onstack_module module;
-  uint64_t section_header;  /* .eh_frame_hdr, as loaded; 0: none */
-  uint64_t section_end;     /* of the segment that holds it */
+  uint64_t section_header;  /* .eh_frame_hdr, as loaded, or with `bare` .eh_frame; 0: none */
+  uint64_t section_end;     /* of the segment that holds it, or with `bare` of the section */
   uint64_t data_high;       /* end of the last segment */
   uint64_t load;            /* the loader's number (base/load_numbers.h); 0: not known */
   uint64_t section;         /* .eh_frame, by its header; 0: not known */
@@ -19472,6 +19538,7 @@ typedef struct module_entry {
   onstack_fde_index *index; /* for them, owned; NULL: none was */
   bool tried, published, section_read;
   bool again; /* an object of this path was loaded before */
+  bool bare;  /* there is no .eh_frame_hdr (control/unwind/frame_section.h) */
 } module_entry;
 
 #define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
@@ -19614,6 +19681,7 @@ static int module_copy(const struct dl_phdr_info *info, uint64_t load, void *dat
 static uint64_t module_section_address(const module_entry *entry) {
   uint8_t head[8];
   int32_t relative;
+  if (entry->bare) return entry->section_header;
   if (onstack_process_memory_copy(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
   if (head[0] != 1 || head[1] != (DW_EH_PE_pcrel | DW_EH_PE_sdata4)) return 0;
   memcpy(&relative, head + 4, sizeof(relative));
@@ -19741,7 +19809,7 @@ static void modules_retire(const onstack_rule_table *table) {
 
 static bool module_is_same(const module_entry *a, const module_entry *b) {
   return a->module.low == b->module.low && a->module.high == b->module.high && a->module.base == b->module.base &&
-         a->section_header == b->section_header;
+         (a->bare || b->bare || a->section_header == b->section_header);
 }
 
 /*
@@ -19823,7 +19891,12 @@ static void modules_name(module_list *fresh) {
   char buffer[4096];
   for (uint32_t i = 0; i < fresh->count; i++) {
     module_entry *entry = &fresh->entries[i];
-    if (entry->from == 0) entry->module.number = (uint16_t)module_number(module_path(entry, buffer), &entry->again);
+    if (entry->from == 0) {
+      const char *path = module_path(entry, buffer);
+      entry->module.number = (uint16_t)module_number(path, &entry->again);
+      if (entry->section_header == 0)
+        entry->bare = onstack_frame_section_find(path, entry->module.base, &entry->section_header, &entry->section_end);
+    }
     entry->name = NULL;
   }
 }

@@ -29,10 +29,11 @@ static void *open_plugin(const char *path, void (**burn)(unsigned long)) {
   return library;
 }
 
-Test(modules, a_library_opened_later_is_walked_to_the_root) {
+static void opened_later_is_walked_to_the_root(const char *name) {
   char path[4096];
   void (*burn)(unsigned long);
   plugin_path(path);
+  strcpy(strrchr(path, '/') + 1, name);
   t_collector *collector = t_collector_new();
   onstack_options options = t_options(500, t_collect, collector);
   onstack_session *session = t_start(&options);
@@ -56,6 +57,9 @@ Test(modules, a_library_opened_later_is_walked_to_the_root) {
   cr_assert_geq(rooted * 100, inside * 95, "%zu of %zu", rooted, inside);
   dlclose(library);
 }
+
+Test(modules, a_library_opened_later_is_walked_to_the_root) { opened_later_is_walked_to_the_root("plugin.so"); }
+Test(modules, a_library_without_eh_frame_hdr_is_walked_to_the_root) { opened_later_is_walked_to_the_root("plugin_bare.so"); }
 
 /* Without memory for a table the module waits: "has no rules" would hold for as long as it is loaded. */
 Test(modules, a_table_that_memory_was_short_for_is_made_later) {

@@ -33,6 +33,14 @@ refuses() { # text, command...: the command fails and says the text
   grep -qF -- "$text" <<<"${output//$'\n'/ }" || { echo "no word of '$text' in: $output"; return 1; }
 }
 
+# Whatever flags the user gives: --static brings all that is needed.
+static_rooted() {
+  local flags
+  flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs --static onstack) || return 1
+  # shellcheck disable=SC2086
+  gcc -O2 -fomit-frame-pointer -static tests/portability/rooted.c $flags -o "$place/rooted" && timeout -k 5 60 "$place/rooted"
+}
+
 listing() { (cd "$1" && find . ! -type d -printf '%P %m %l\n' | LC_ALL=C sort); }
 
 # ---- the tree ----
@@ -145,6 +153,7 @@ if command -v pkg-config >/dev/null; then
   check "C: gcc, pkg-config" by_pkg_config c CC=gcc
   check "C: gcc, pkg-config, static" by_pkg_config c CC=gcc STATIC=1
   check "C: the static one needs no libonstack.so" static_alone "$place/c-make/profile"
+  check "C: a static program's stacks reach their root" static_rooted
   check "C++: g++, pkg-config" by_pkg_config cxx CXX=g++
   if [ -n "$clang" ]; then
     check "C: clang, pkg-config" by_pkg_config c CC="$clang"

@@ -8,6 +8,7 @@
 #include "base/own_memory.h"
 #include "control/unwind/dwarf.h"
 #include "control/unwind/fde_lookup.h"
+#include "control/unwind/frame_section.h"
 #include "base/process_memory.h"
 #include "control/unwind/other_objects.h"
 #include "control/unwind/rule_table.h"
@@ -28,8 +29,8 @@
 
 typedef struct module_entry {
   onstack_module module;
-  uint64_t section_header;  /* .eh_frame_hdr, as loaded; 0: none */
-  uint64_t section_end;     /* of the segment that holds it */
+  uint64_t section_header;  /* .eh_frame_hdr, as loaded, or with `bare` .eh_frame; 0: none */
+  uint64_t section_end;     /* of the segment that holds it, or with `bare` of the section */
   uint64_t data_high;       /* end of the last segment */
   uint64_t load;            /* the loader's number (base/load_numbers.h); 0: not known */
   uint64_t section;         /* .eh_frame, by its header; 0: not known */
@@ -42,6 +43,7 @@ typedef struct module_entry {
   onstack_fde_index *index; /* for them, owned; NULL: none was */
   bool tried, published, section_read;
   bool again; /* an object of this path was loaded before */
+  bool bare;  /* there is no .eh_frame_hdr (control/unwind/frame_section.h) */
 } module_entry;
 
 #define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
@@ -184,6 +186,7 @@ static int module_copy(const struct dl_phdr_info *info, uint64_t load, void *dat
 static uint64_t module_section_address(const module_entry *entry) {
   uint8_t head[8];
   int32_t relative;
+  if (entry->bare) return entry->section_header;
   if (onstack_process_memory_copy(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
   if (head[0] != 1 || head[1] != (DW_EH_PE_pcrel | DW_EH_PE_sdata4)) return 0;
   memcpy(&relative, head + 4, sizeof(relative));
@@ -311,7 +314,7 @@ static void modules_retire(const onstack_rule_table *table) {
 
 static bool module_is_same(const module_entry *a, const module_entry *b) {
   return a->module.low == b->module.low && a->module.high == b->module.high && a->module.base == b->module.base &&
-         a->section_header == b->section_header;
+         (a->bare || b->bare || a->section_header == b->section_header);
 }
 
 /*
@@ -393,7 +396,12 @@ static void modules_name(module_list *fresh) {
   char buffer[4096];
   for (uint32_t i = 0; i < fresh->count; i++) {
     module_entry *entry = &fresh->entries[i];
-    if (entry->from == 0) entry->module.number = (uint16_t)module_number(module_path(entry, buffer), &entry->again);
+    if (entry->from == 0) {
+      const char *path = module_path(entry, buffer);
+      entry->module.number = (uint16_t)module_number(path, &entry->again);
+      if (entry->section_header == 0)
+        entry->bare = onstack_frame_section_find(path, entry->module.base, &entry->section_header, &entry->section_end);
+    }
     entry->name = NULL;
   }
 }
