@@ -118,7 +118,7 @@ Test(code_source, a_record_of_generated_code_that_leads_into_go) {
   const onstack_reader here = {.name = "here", .read_pair = read_here};
   onstack_memory memory = {.reader = &here};
   const uint64_t sp = (uint64_t)(uintptr_t)stack;
-  const onstack_code_frame begin = {.pc = 0x700000, .sp = sp, .fp = sp + 16, .low = sp, .exact = true};
+  const onstack_code_frame begin = {.pc = 0x700000, .sp = sp, .fp = sp + 16, .exact = true};
   onstack_code_frame frame = begin;
   onstack_truncation result = onstack_code_source_frame_pointers.step(&frame, &memory);
 #if defined(__aarch64__)
