@@ -5317,8 +5317,9 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c). What lies between
  * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
  *
- * A slot has a pool of them, and so have the children of a preloaded process together (preload/first_ticks.c). It takes memory
- * only while it is used. With all of it in use a sample stays cut.
+ * A slot has a pool of them, and so has a preloaded process that has no session yet (preload/first_ticks_store.c). A pool takes
+ * memory only while it is used. While all of it is in use, samples stay cut. It is never shared with other processes, which may
+ * be another user's.
  */
 #ifndef ONSTACK_HANDLER_TICK_KEPT_H
 #define ONSTACK_HANDLER_TICK_KEPT_H
@@ -6382,12 +6383,10 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
 
 ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
 
-/* Another process may have written the bounds (preload/first_ticks.c): they lead nowhere but into the `room` bytes. */
-static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t room,
-                                            uint64_t address, uint64_t words[2]) {
-  const uint64_t low = onstack_load_relaxed(&piece->low), high = onstack_load_relaxed(&piece->high);
-  if (address & 7 || address < low || address >= high || high - address < 16 || address - low > room - 16) return false;
-  const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)(bytes + (address - low));
+static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
+                                            uint64_t words[2]) {
+  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
+  const uint64_t *from = (const uint64_t *)(const void *)(bytes + (address - piece->low));
   words[0] = from[0];
   words[1] = from[1];
   return true;
@@ -6399,9 +6398,9 @@ ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t addres
     words[1] = kept->g_stack[1];
     return true;
   }
-  return kept_read_piece(&kept->native, kept->native_bytes, ONSTACK_KEPT_NATIVE, address, words) ||
-         kept_read_piece(&kept->first, kept->first_bytes, ONSTACK_KEPT_FIRST, address, words) ||
-         kept_read_piece(&kept->go, kept->go_bytes, ONSTACK_KEPT_GO, address, words);
+  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
+         kept_read_piece(&kept->first, kept->first_bytes, address, words) ||
+         kept_read_piece(&kept->go, kept->go_bytes, address, words);
 }
 
 /* ---- core/src/handler/tick/own_threads.c ---- */
@@ -20980,9 +20979,8 @@ ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept
                                     onstack_walked *stack);
 
 /* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
-   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. `shared`: the pool
-   is memory of several processes. */
-ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept, bool shared);
+   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
+ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
 
 #endif
 
@@ -21065,11 +21063,11 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
   }
 }
 
-void onstack_again_release(const onstack_kept *pool, onstack_kept *kept, bool shared) {
+void onstack_again_release(const onstack_kept *pool, onstack_kept *kept) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
   const uintptr_t high = (uintptr_t)(kept->first_bytes + sizeof(kept->first_bytes)) & ~(page - 1);
-  if (low < high && kept != pool) madvise((void *)low, high - low, shared ? MADV_REMOVE : MADV_DONTNEED);
+  if (low < high && kept != pool) madvise((void *)low, high - low, MADV_DONTNEED);
   onstack_kept_release(kept);
 }
 
@@ -21235,7 +21233,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
-  if (kept) onstack_again_release(slot->kept, kept, false);
+  if (kept) onstack_again_release(slot->kept, kept);
   onstack_add_relaxed(&counters->delivered, (uint64_t)1);
   if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
   return true;
@@ -29253,9 +29251,6 @@ ONSTACK_INTERNAL int onstack_session_walk_expected(const onstack_options *option
    was not kept is derived, for the next one. Start-stop only. */
 ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
 
-/* Gives such a stack back to its pool, which several processes share. Start-stop only. */
-ONSTACK_INTERNAL void onstack_session_release(const onstack_kept *pool, onstack_kept *kept);
-
 /* Of the samples that the session's clock makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
@@ -29417,8 +29412,6 @@ void onstack_session_walk_again(const onstack_session *session, onstack_kept *ke
   else if (stack->truncation == ONSTACK_TRUNCATED_PENDING)
     onstack_modules_derive(stack->frames[stack->count - 1] - (stack->count > 1));
 }
-
-void onstack_session_release(const onstack_kept *pool, onstack_kept *kept) { onstack_again_release(pool, kept, true); }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
   onstack_slot *slot = session->slot;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/first_ticks_store.h"
 
+#include "base/atomics.h"
 #include "base/clock_ns.h"
 #include "base/sys.h"
 #include "control/unwind/modules.h"
+#include "handler/arch.h"
+#include "handler/tick/room.h"
 #include "handler/unwind/rules/rules.h"
 #include "handler/unwind/traceback_walk.h"
 #include "handler/unwind/walk.h"
@@ -13,240 +16,353 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
-#define FIRST_TICKS_TRIES 100u       /* to read the map while it is written, */
-#define FIRST_TICKS_AGAIN_NS 100000u /* and so long between two */
-#define FIRST_TICKS_HANDLER_TRIES 10000u
-#define FIRST_TICKS_KEPT_NS 100000000u /* by then a child that works all the time has its session */
+#define STORE_DEPTH 100u
+#define STORE_ENTRIES 1024u         /* 1 MiB of addresses, of which used pages become memory */
+#define STORE_VDSO 16384u           /* bytes that it takes at most */
+#define STORE_SILENT_NS 3000000000u /* a keeper looks each half second */
+#define STORE_CREDIT_NS 3000000000u /* for each processor */
+#define STORE_TRIES 100u            /* to read the map while it is written, */
+#define STORE_AGAIN_NS 100000u      /* and so long between two */
 
-ONSTACK_INTERNAL_DEFINE onstack_first_ticks_here onstack_first_ticks;
+enum { STORE_FREE, STORE_CLAIMED, STORE_FILLED };
 
-/* Who takes them. */
-typedef struct first_ticks_taker {
-  onstack_session *session;
-  onstack_profile *profile;
-  bool alone; /* from memory that nobody shares */
-} first_ticks_taker;
+typedef struct store_tick {
+  uint32_t weight;
+  int32_t tid;
+  uint64_t time_ns;
+  uint64_t name[2];
+} store_tick;
 
-void onstack_first_ticks_open(const onstack_session *session) {
-  onstack_first_ticks.walk = onstack_session_walk_of(session);
-  onstack_first_ticks.vdso = getauxval(AT_SYSINFO_EHDR);
-  if (onstack_first_ticks.own) onstack_store_relaxed(&onstack_first_ticks.own->seen_ns, onstack_monotonic_ns());
-  if (onstack_first_ticks.own) onstack_publish(&onstack_first_ticks.own->open, 1u);
-  onstack_publish(&onstack_first_ticks.wanted, 1u);
+/* Addresses only: other users can read them. */
+typedef struct store_entry {
+  store_tick tick;
+  uint32_t map; /* the sequence of the child's map of modules, before the walk (handler/unwind/rules/rules.h) */
+  uint16_t count;
+  uint16_t truncation;
+  uint64_t frames[STORE_DEPTH];
+  uint8_t unwound_by[STORE_DEPTH];
+} store_entry;
+
+typedef struct store_shared {
+  uint32_t open;    /* the parent collects, */
+  uint64_t seen_ns; /* and did so last (CLOCK_MONOTONIC): if it was killed, it has not closed this */
+  /* A child that is killed between claim and fill leaves its entry claimed: one of many. Apart from the entries, of which so
+     many become memory as are in use at a time. */
+  uint32_t states[STORE_ENTRIES];
+  store_entry entries[STORE_ENTRIES];
+} store_shared;
+
+/* Memory of this process alone. Entry i is the tick whose stack is stacks[i]. */
+typedef struct store_alone {
+  store_tick ticks[ONSTACK_KEPT_STACKS];
+  onstack_kept stacks[ONSTACK_KEPT_STACKS];
+} store_alone;
+
+/* Of one process each; the child of a fork has a copy. */
+static struct {
+  onstack_session_walk walk; /* of the session that is, or of the parent's; written before `open` */
+  uint64_t vdso;             /* its address */
+  uint32_t wanted;           /* a session is on: its children share with it */
+  store_shared *own;         /* this process collects from it; NULL if it has not forked yet */
+  uint64_t opened_ns;
+  uint64_t counted_ns; /* when credit_ns was counted last */
+  uint64_t credit_ns;  /* CPU time that children can have used and that no tick stands for yet */
+  uint64_t processors;
+  store_shared *parents; /* this process's ticks go there, or */
+  store_alone *alone;    /* there; NULL both: nowhere */
+  uint32_t held;         /* ticks that are in `alone` */
+  onstack_loader_counts loaded;
+  uint64_t samples, weight; /* that are in this process's profile */
+  uint64_t truncated;       /* of the samples */
+  uint64_t lost;            /* ticks that are not */
+  store_entry scratch;      /* of the handler: it may hold words of the stack that are no addresses of code */
+} store;
+
+ONSTACK_HANDLER const onstack_session_walk *onstack_first_ticks_walk(void) { return &store.walk; }
+
+ONSTACK_HANDLER bool onstack_first_ticks_are_taken(uint64_t now_ns) {
+  const store_shared *parents = store.parents;
+  if (onstack_observe(&store.alone)) return true;
+  if (!parents || !onstack_observe(&parents->open)) return false;
+  const uint64_t seen_ns = onstack_load_relaxed(&parents->seen_ns);
+  return now_ns < seen_ns || now_ns - seen_ns < STORE_SILENT_NS;
 }
 
-void onstack_first_ticks_close(void) {
-  onstack_first_ticks_store *own = onstack_observe(&onstack_first_ticks.own);
-  onstack_publish(&onstack_first_ticks.wanted, 0u);
-  if (own) onstack_publish(&own->open, 0u);
+static ONSTACK_HANDLER bool store_is_vdso(uint64_t address) { return address - store.vdso < STORE_VDSO; }
+
+/* STORE_ENTRIES: there is none. */
+static ONSTACK_HANDLER uint32_t store_claim(store_shared *shared) {
+  for (uint32_t i = 0; i < STORE_ENTRIES; i++) {
+    uint32_t expected = STORE_FREE;
+    if (onstack_load_relaxed(&shared->states[i]) == STORE_FREE &&
+        onstack_cas(&shared->states[i], &expected, (uint32_t)STORE_CLAIMED))
+      return i;
+  }
+  return STORE_ENTRIES;
 }
 
-/* Whether a module of this process holds the address that did so when the map had this sequence. */
-static bool first_ticks_held(uint64_t address, uint32_t map) {
+/* While it walks, other threads of the process keep retired tables, as for a traceback on demand. */
+static ONSTACK_HANDLER void store_walk(store_entry *entry, const onstack_registers *registers, ucontext_t *context) {
+  onstack_memory memory;
+  entry->map = onstack_seqlock_begin(&onstack_modules.lock) & ~1u; /* if it is odd: the map before */
+  onstack_traceback_enter();
+  onstack_walk_prepare(&memory, store.walk.reader, store.walk.copy_works, NULL);
+  onstack_walk_forget_ranges(&memory);
+  const onstack_walk walk = {registers, context, &memory, NULL, entry->frames, STORE_DEPTH, entry->unwound_by};
+  const onstack_walk_result result = onstack_walk_run(store.walk.unwinder, &walk);
+  onstack_traceback_leave();
+  entry->count = (uint16_t)result.frame_count;
+  entry->truncation = (uint16_t)result.truncation;
+}
+
+/* Code that was loaded after the process began is at the address of other code in the parent. */
+static ONSTACK_HANDLER bool store_knows(const store_entry *entry) {
   onstack_module module = {.low = 0};
-  for (uint32_t i = 0; i < FIRST_TICKS_TRIES; i++) {
+  for (uint32_t i = 0; i < entry->count; i++) {
+    const uint64_t address = entry->frames[i] - (i > 0);
+    if (!store_is_vdso(address) && onstack_modules_find(address, &module) != ONSTACK_MODULE_HERE) return false;
+  }
+  return entry->count > 0;
+}
+
+static ONSTACK_HANDLER bool store_put_shared(store_shared *shared, const store_tick *tick,
+                                             const onstack_registers *registers, ucontext_t *context) {
+  store_entry *walked = &store.scratch;
+  store_walk(walked, registers, context);
+  const uint32_t claimed = store_knows(walked) ? store_claim(shared) : STORE_ENTRIES;
+  if (claimed == STORE_ENTRIES) return false;
+  store_entry *entry = &shared->entries[claimed];
+  entry->tick = *tick;
+  entry->map = walked->map;
+  entry->count = walked->count;
+  entry->truncation = walked->truncation;
+  for (uint32_t i = 0; i < walked->count; i++) {
+    onstack_store_relaxed(&entry->frames[i], walked->frames[i]);
+    onstack_store_relaxed(&entry->unwound_by[i], walked->unwound_by[i]);
+  }
+  onstack_publish(&shared->states[claimed], (uint32_t)STORE_FILLED);
+  return true;
+}
+
+/* Nothing is known of the process yet, not even what is loaded: all of the walk is done later. */
+static ONSTACK_HANDLER bool store_put_alone(store_alone *alone, const store_tick *tick, const onstack_registers *registers) {
+  const uint32_t kept = onstack_keep(alone->stacks, registers);
+  if (kept == 0) return false;
+  alone->ticks[kept - 1] = *tick;
+  onstack_publish(&store.held, kept); /* none is given back, so they are taken in order */
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_first_ticks_put(uint32_t weight, uint64_t now_ns, ucontext_t *context) {
+  store_alone *alone = onstack_observe(&store.alone);
+  store_tick tick = {weight, onstack_sys_gettid(), now_ns, {0, 0}};
+  onstack_registers registers;
+  if (!onstack_has_room(context, store.walk.stack_bytes)) return false;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)tick.name); /* writes at most 16 bytes */
+  onstack_registers_from(&registers, context);
+  if (alone) return store_put_alone(alone, &tick, &registers);
+  return store.parents && store_put_shared(store.parents, &tick, &registers, context);
+}
+
+/* Whether a module of this process contains the address, and did so when the map had this sequence. */
+static bool store_holds(uint64_t address, uint32_t map) {
+  onstack_module module = {.low = 0};
+  for (uint32_t i = 0; i < STORE_TRIES; i++) {
     switch (onstack_modules_find(address, &module)) {
     case ONSTACK_MODULE_HERE:
       return (int32_t)(module.since - map) <= 0;
     case ONSTACK_MODULE_NONE:
       return false;
     default:
-      onstack_sys_sleep(FIRST_TICKS_AGAIN_NS); /* another thread is writing it */
+      onstack_sys_sleep(STORE_AGAIN_NS); /* another thread is writing it */
     }
   }
   return false;
 }
 
-/* Where nothing has been closed since, all that was loaded then lies where it lay. */
-static bool first_ticks_none_closed(void) {
-  onstack_loader_counts now = {0, 0};
-  return onstack_loader_count(&now) && now.subs == onstack_first_ticks.loaded.subs;
-}
-
-/* The frames whose code is here what it was there. A library that was closed since may have another at its place, and what was
-   walked on here may lead into code that only one of the two has. */
-static uint32_t first_ticks_believed(const onstack_walked *stack, uint32_t map, bool alone) {
-  if (alone) return first_ticks_none_closed() ? stack->count : 0;
-  for (uint32_t i = 0; i < stack->count; i++) {
-    const uint64_t address = stack->frames[i] - (i > 0);
-    if (!onstack_first_ticks_is_vdso(address) && !first_ticks_held(address, map)) return i;
+/* Cuts a stack at code that is not here what it was there: a library that was closed since may have another at its place. */
+static void store_cut_unknown(onstack_walked *stack, uint32_t map) {
+  uint32_t known = 0;
+  while (known < stack->count) {
+    const uint64_t address = stack->frames[known] - (known > 0);
+    if (!store_is_vdso(address) && !store_holds(address, map)) break;
+    known++;
   }
-  return stack->count;
+  if (known < stack->count) stack->truncation = ONSTACK_TRUNCATED_PENDING;
+  stack->count = known;
 }
 
-/* Finds the rest of a stack, and cuts what is not to be believed. False: nothing of it is. */
-static bool first_ticks_complete(const first_ticks_taker *to, const onstack_first_ticks_entry *entry, onstack_kept *kept,
-                                 onstack_walked *stack) {
-  if (to->session) onstack_session_walk_again(to->session, kept, stack);
+/* Returns whether the profile has it. */
+static bool store_give(onstack_profile *profile, const store_tick *tick, onstack_walked *stack) {
+  char name[sizeof(tick->name) + 1] = {0};
   onstack_walk_result result = {stack->count, stack->truncation};
-  onstack_walk_check(onstack_first_ticks.walk.copy_works, stack->frames, stack->unwound_by, &result);
-  stack->count = result.frame_count;
-  stack->truncation = result.truncation;
-  const uint32_t believed = first_ticks_believed(stack, entry->map, to->alone);
-  if (believed < stack->count) stack->truncation = ONSTACK_TRUNCATED_PENDING;
-  stack->count = believed;
-  return believed > 0;
-}
-
-static bool first_ticks_give(const first_ticks_taker *to, onstack_first_ticks_entry *entry, onstack_kept *kept) {
-  char name[sizeof(entry->name) + 1] = {0};
-  onstack_walked stack = {entry->frames, entry->unwound_by, onstack_load_relaxed(&entry->count),
-                          onstack_load_relaxed(&entry->truncation), false};
-  if (stack.count == 0 || stack.count > ONSTACK_FIRST_TICKS_DEPTH || stack.truncation >= ONSTACK_TRUNCATION_COUNT)
-    return false;
-  if (!first_ticks_complete(to, entry, kept, &stack)) return false;
-  memcpy(name, entry->name, sizeof(entry->name));
+  if (stack->count == 0) return false;
+  onstack_walk_check(store.walk.copy_works, stack->frames, stack->unwound_by, &result);
+  memcpy(name, tick->name, sizeof(tick->name));
   const onstack_sample sample = {.size = sizeof(sample),
                                  .kind = ONSTACK_KIND_CPU,
-                                 .time_ns = entry->time_ns,
-                                 .value = entry->weight * onstack_first_ticks.walk.period_ns,
-                                 .period = onstack_first_ticks.walk.period_ns,
+                                 .time_ns = tick->time_ns,
+                                 .value = tick->weight * store.walk.period_ns,
+                                 .period = store.walk.period_ns,
                                  .unit = ONSTACK_UNIT_NANOSECONDS,
-                                 .weight = entry->weight,
-                                 .tid = entry->tid,
-                                 .truncation = stack.truncation,
+                                 .weight = tick->weight,
+                                 .tid = tick->tid,
+                                 .truncation = result.truncation,
                                  .thread_name = name,
-                                 .frames = stack.frames,
-                                 .frame_count = stack.count};
-  onstack_first_ticks.truncated += stack.truncation != ONSTACK_TRUNCATED_NOT;
-  return onstack_profile_sink(to->profile, &sample) == 0;
-}
-
-static onstack_kept *first_ticks_kept(onstack_first_ticks_store *store, const onstack_first_ticks_entry *entry) {
-  const uint32_t number = onstack_load_relaxed(&entry->kept);
-  return number - 1 < ONSTACK_KEPT_STACKS ? &store->stacks[number - 1] : NULL;
-}
-
-/* Gives those of child `birth` (0: of any) that came before `before_ns` to the profile; returns how many it took. */
-static uint32_t first_ticks_move(onstack_first_ticks_store *store, const first_ticks_taker *to, uint32_t birth,
-                                 uint64_t before_ns) {
-  uint32_t given = 0;
-  onstack_modules_refresh(0); /* what has been loaded and closed until now */
-  for (uint32_t i = 0; i < ONSTACK_FIRST_TICKS_ENTRIES; i++) {
-    onstack_first_ticks_entry *entry = &store->entries[i];
-    uint32_t expected = ONSTACK_FIRST_TICKS_FILLED;
-    if (onstack_observe(&store->states[i]) != ONSTACK_FIRST_TICKS_FILLED) continue;
-    if ((birth != 0 && entry->birth != birth) || entry->time_ns >= before_ns) continue;
-    /* The child and its parent may both want it. */
-    if (!onstack_cas(&store->states[i], &expected, (uint32_t)ONSTACK_FIRST_TICKS_CLAIMED)) continue;
-    if (birth != 0 && entry->birth != birth) { /* the parent had it meanwhile, and another child has filled it again */
-      onstack_publish(&store->states[i], (uint32_t)ONSTACK_FIRST_TICKS_FILLED);
-      continue;
-    }
-    onstack_kept *kept = first_ticks_kept(store, entry);
-    if (first_ticks_give(to, entry, kept)) {
-      onstack_first_ticks.weight += entry->weight;
-      given++;
-    } else {
-      onstack_add_relaxed(&store->lost, (uint64_t)entry->weight);
-    }
-    if (kept && !to->alone) onstack_session_release(store->stacks, kept);
-    onstack_publish(&store->states[i], (uint32_t)ONSTACK_FIRST_TICKS_FREE);
-  }
-  onstack_first_ticks.samples += given;
-  return given;
-}
-
-uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile, bool all) {
-  onstack_first_ticks_store *own = onstack_observe(&onstack_first_ticks.own);
-  if (!own) return 0;
-  const uint64_t now_ns = onstack_monotonic_ns();
-  onstack_store_relaxed(&own->seen_ns, now_ns);
-  return first_ticks_move(own, &(first_ticks_taker){session, profile, false}, 0,
-                          all ? UINT64_MAX : now_ns - FIRST_TICKS_KEPT_NS);
-}
-
-/* A handler that comes now finds that the ticks have ended (first_ticks.c). One that is inside may be where its thread has
-   lost the processor; one that stays there, of a thread that is stopped, keeps its memory. */
-static bool first_ticks_await_handler(void) {
-  for (uint32_t i = 0; i < FIRST_TICKS_HANDLER_TRIES; i++) {
-    if (onstack_dekker_load(&onstack_first_ticks.inside) == 0) return true;
-    onstack_sys_sleep(FIRST_TICKS_AGAIN_NS);
-  }
-  return false;
-}
-
-void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile) {
-  onstack_first_ticks_here *here = &onstack_first_ticks;
-  onstack_first_ticks_store *into = here->into;
-  if (!into) return;
-  const bool alone = here->alone, left = alone && first_ticks_await_handler();
-  first_ticks_move(into, &(first_ticks_taker){session, profile, alone}, here->birth, UINT64_MAX);
-  if (!left) return;
-  here->lost += onstack_load_relaxed(&into->lost);
-  here->held = 0;
-  onstack_publish(&here->alone, false); /* first: a child of a fork that comes now has no store and is not alone */
-  onstack_publish(&here->into, (onstack_first_ticks_store *)NULL);
-  munmap(into, sizeof(*into));
-}
-
-static void first_ticks_open_alone(onstack_first_ticks_store *store) {
-  store->seen_ns = UINT64_MAX; /* nobody looks at it, and it is open all the same */
-  store->open = 1;
-  onstack_first_ticks.held = 0;
-}
-
-bool onstack_first_ticks_alone(const onstack_options *options) {
-  onstack_first_ticks_here *here = &onstack_first_ticks;
-  if (onstack_session_walk_expected(options, &here->walk) < 0 || !onstack_loader_count(&here->loaded)) return false;
-  void *made = mmap(NULL, sizeof(*here->into), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (made == MAP_FAILED) return false;
-  here->into = made;
-  here->alone = true;
-  first_ticks_open_alone(here->into);
+                                 .frames = stack->frames,
+                                 .frame_count = result.frame_count};
+  if (onstack_profile_sink(profile, &sample) != 0) return false;
+  store.truncated += result.truncation != ONSTACK_TRUNCATED_NOT;
+  store.weight += tick->weight;
+  store.samples++;
   return true;
 }
 
-bool onstack_first_ticks_are_alone(void) { return onstack_first_ticks.alone; }
+/* What all processors have had since the last look, so much at most that a child cannot claim the idle time of a day. */
+static void store_count_credit(uint64_t now_ns) {
+  const uint64_t most_ns = STORE_CREDIT_NS * store.processors;
+  store.credit_ns += (now_ns - store.counted_ns) * store.processors;
+  if (store.credit_ns > most_ns) store.credit_ns = most_ns;
+  store.counted_ns = now_ns;
+}
 
-bool onstack_first_ticks_are_held(void) { return onstack_load_relaxed(&onstack_first_ticks.held) > 0; }
+/* `entry` is a copy. Returns false if no child of this process can have written it. */
+static bool store_is_plausible(store_entry *entry, uint64_t now_ns) {
+  const uint64_t used_ns = entry->tick.weight * store.walk.period_ns;
+  if (entry->count == 0 || entry->count > STORE_DEPTH || entry->truncation >= ONSTACK_TRUNCATION_COUNT) return false;
+  if (entry->tick.weight == 0 || used_ns > store.credit_ns) return false;
+  store.credit_ns -= used_ns;
+  if (entry->tick.time_ns - store.opened_ns > now_ns - store.opened_ns) entry->tick.time_ns = now_ns;
+  return true;
+}
+
+static bool store_take(const store_entry *from, onstack_session *session, onstack_profile *profile, uint64_t now_ns) {
+  store_entry entry;
+  memcpy(&entry, from, sizeof(entry));
+  onstack_fence_signal(); /* the compiler does not read it again */
+  if (!store_is_plausible(&entry, now_ns)) {
+    store.lost++; /* its weight means nothing */
+    return false;
+  }
+  onstack_walked stack = {entry.frames, entry.unwound_by, entry.count, entry.truncation, false};
+  store_cut_unknown(&stack, entry.map);
+  /* Derives the rule that was missing, for the children to come. */
+  if (session && stack.count > 0) onstack_session_walk_again(session, NULL, &stack);
+  const bool given = store_give(profile, &entry.tick, &stack);
+  if (!given) store.lost += entry.tick.weight;
+  return given;
+}
+
+uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile) {
+  store_shared *own = onstack_observe(&store.own);
+  uint32_t given = 0;
+  if (!own) return 0;
+  const uint64_t now_ns = onstack_monotonic_ns();
+  onstack_store_relaxed(&own->seen_ns, now_ns);
+  store_count_credit(now_ns);
+  onstack_modules_refresh(0); /* what has been loaded and closed until now */
+  for (uint32_t i = 0; i < STORE_ENTRIES; i++) {
+    if (onstack_observe(&own->states[i]) != STORE_FILLED) continue;
+    given += store_take(&own->entries[i], session, profile, now_ns);
+    onstack_publish(&own->states[i], (uint32_t)STORE_FREE);
+  }
+  return given;
+}
+
+void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile) {
+  store_alone *alone = store.alone;
+  onstack_loader_counts now = {0, 0};
+  if (!alone) return;
+  const bool left = onstack_first_ticks_await_handler();
+  /* If nothing has been closed since, all that was loaded then is where it was. */
+  const bool same = onstack_loader_count(&now) && now.subs == store.loaded.subs;
+  for (uint32_t i = 0; i < onstack_observe(&store.held); i++) {
+    store_tick *tick = &alone->ticks[i];
+    uint8_t by = 0;
+    onstack_walked stack = {&alone->stacks[i].registers.pc, &by, 1, ONSTACK_TRUNCATED_PENDING, false};
+    onstack_session_walk_again(session, &alone->stacks[i], &stack);
+    if (!same || !store_give(profile, tick, &stack)) store.lost += tick->weight;
+  }
+  store.held = 0;
+  onstack_publish(&store.alone, (store_alone *)NULL);
+  if (left) munmap(alone, sizeof(*alone)); /* else a thread was stopped in its handler */
+}
+
+void onstack_first_ticks_open(const onstack_session *session) {
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  store.opened_ns = onstack_monotonic_ns();
+  store.processors = processors > 0 ? (uint64_t)processors : 1;
+  store.walk = onstack_session_walk_of(session);
+  store.vdso = getauxval(AT_SYSINFO_EHDR);
+  if (store.own) onstack_store_relaxed(&store.own->seen_ns, onstack_monotonic_ns());
+  if (store.own) onstack_publish(&store.own->open, 1u);
+  onstack_publish(&store.wanted, 1u);
+}
+
+void onstack_first_ticks_close(void) {
+  store_shared *own = onstack_observe(&store.own);
+  onstack_publish(&store.wanted, 0u);
+  if (own) onstack_publish(&own->open, 0u);
+}
+
+static void *store_map(size_t bytes, int sharing) {
+  void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return made == MAP_FAILED ? NULL : made;
+}
+
+bool onstack_first_ticks_alone(const onstack_options *options) {
+  if (onstack_session_walk_expected(options, &store.walk) < 0 || !onstack_loader_count(&store.loaded)) return false;
+  store.alone = store_map(sizeof(*store.alone), MAP_PRIVATE);
+  return store.alone;
+}
+
+bool onstack_first_ticks_are_alone(void) { return onstack_observe(&store.alone); }
+
+bool onstack_first_ticks_are_held(void) { return onstack_load_relaxed(&store.held) > 0; }
 
 onstack_statistics_more onstack_first_ticks_count(void) {
-  const onstack_first_ticks_here *here = &onstack_first_ticks;
-  const onstack_first_ticks_store *own = onstack_observe(&here->own);
-  return (onstack_statistics_more){.unattributed = here->lost + (own ? onstack_load_relaxed(&own->lost) : 0),
-                                   .samples = here->samples,
-                                   .weight = here->weight,
-                                   .truncated = here->truncated};
+  return (onstack_statistics_more){
+      .unattributed = store.lost, .samples = store.samples, .weight = store.weight, .truncated = store.truncated};
 }
 
 int onstack_first_ticks_tell(int (*write)(void *data, const void *bytes, size_t length), void *data) {
   char text[200];
-  const onstack_statistics_more counted = onstack_first_ticks_count();
   const int length =
       snprintf(text, sizeof(text),
                "onstack.first_ticks samples=%" PRIu64 " weight=%" PRIu64 " dropped=%" PRIu64 " truncated=%" PRIu64 "\n",
-               counted.samples, counted.weight, counted.unattributed, counted.truncated);
-  return counted.samples + counted.unattributed > 0 ? write(data, text, (size_t)length) : 0;
+               store.samples, store.weight, store.lost, store.truncated);
+  return store.samples + store.lost > 0 ? write(data, text, (size_t)length) : 0;
 }
 
 void onstack_first_ticks_store_before_fork(void) {
-  onstack_first_ticks_store *none = NULL;
-  if (!onstack_observe(&onstack_first_ticks.wanted) || onstack_load_relaxed(&onstack_first_ticks.own)) return;
-  void *made = mmap(NULL, sizeof(*none), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (made == MAP_FAILED) return; /* children begin with a session */
-  ((onstack_first_ticks_store *)made)->seen_ns = onstack_monotonic_ns();
-  ((onstack_first_ticks_store *)made)->open = 1;
-  if (!onstack_cas(&onstack_first_ticks.own, &none, made)) munmap(made, sizeof(*none)); /* another thread forks as well */
+  store_shared *none = NULL;
+  if (!onstack_observe(&store.wanted) || onstack_load_relaxed(&store.own)) return;
+  store_shared *made = store_map(sizeof(*made), MAP_SHARED);
+  if (!made) return; /* children begin with a session */
+  made->seen_ns = onstack_monotonic_ns();
+  made->open = 1;
+  if (!onstack_cas(&store.own, &none, made)) munmap(made, sizeof(*made)); /* another thread forks as well */
 }
 
-/* What the parent has collected is its own. What its own parent collects is not used any more, unless a handler forked that has
-   interrupted a walk. */
+/* If its parent collects, the child's ticks go there, and nothing uses where the parent's went, unless a handler forked that
+   has interrupted a walk. */
+static void store_follow_parent(void) {
+  const bool unused = !onstack_traceback_is_busy();
+  if (unused && store.parents) onstack_sys_call2(SYS_munmap, (long)store.parents, sizeof(*store.parents));
+  if (unused && store.alone) onstack_sys_call2(SYS_munmap, (long)store.alone, sizeof(*store.alone));
+  store.parents = store.own;
+  store.alone = NULL;
+  store.own = NULL;
+}
+
 void onstack_first_ticks_store_forked(void) {
-  onstack_first_ticks_here *here = &onstack_first_ticks;
-  if (here->own && here->into && !onstack_traceback_is_busy())
-    onstack_sys_call2(SYS_munmap, (long)here->into, sizeof(*here->into));
-  if (here->own) {
-    here->into = here->own;
-    here->alone = false;
-  }
-  if (!here->into) here->alone = false;
-  here->own = NULL;
-  here->wanted = here->held = here->inside = 0;
-  here->samples = here->weight = here->truncated = here->lost = 0;
-  if (!here->alone) return;
-  /* What lies there is the parent's, which takes it itself; so does the child. */
-  onstack_sys_call3(SYS_madvise, (long)here->into, sizeof(*here->into), MADV_DONTNEED);
-  first_ticks_open_alone(here->into);
+  if (store.own) store_follow_parent();
+  store.wanted = store.held = 0;
+  store.credit_ns = store.counted_ns = 0;
+  store.samples = store.weight = store.truncated = store.lost = 0;
+  /* What is there is the parent's, which takes it itself. */
+  if (store.alone) onstack_sys_call3(SYS_madvise, (long)store.alone, sizeof(*store.alone), MADV_DONTNEED);
 }

@@ -27,9 +27,8 @@ ONSTACK_INTERNAL void onstack_sampling_find_unseen(const onstack_environment *se
    samples. Returns true if a profile was written. */
 ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_environment *settings);
 
-/* Takes what children have sampled that have no session of their own: what they may not want any more, or `all`. True if there
-   was anything. */
-ONSTACK_INTERNAL bool onstack_sampling_collect(bool all);
+/* Takes what children have sampled that have no session of their own. Returns true if there was anything. */
+ONSTACK_INTERNAL bool onstack_sampling_collect(void);
 
 /* Replaces the status file, if one is asked for; with what each module lost, once sampling has ended. 0 or what went wrong,
    which stays silent here: the end tells it. */

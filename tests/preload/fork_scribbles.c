@@ -22,7 +22,7 @@ static uint32_t *shared(size_t *words) {
   FILE *maps = fopen("/proc/self/maps", "r");
   uint32_t *found = NULL;
   while (maps && !found && fgets(line, sizeof(line), maps))
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " rw-s", &low, &high) == 2 && strstr(line, " rw-s ") && high - low > 1u << 20) {
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " rw-s", &low, &high) == 2 && strstr(line, " rw-s ") && high - low > 1u << 19) {
       found = (uint32_t *)(uintptr_t)low;
       *words = (high - low) / sizeof(uint32_t);
     }
@@ -50,7 +50,7 @@ static int scribble(unsigned seed) {
   if (!memory) return 1;
   burn(0.004);
   for (int i = 0; i < 20; i++) memory[12 + (size_t)rand_r(&seed) % 1024] = 2; /* states, behind some counters */
-  for (int i = 0; i < 20000; i++) memory[12 + (size_t)rand_r(&seed) % (i % 2 ? words - 12 : 300000)] = word(&seed);
+  for (int i = 0; i < 20000; i++) memory[12 + (size_t)rand_r(&seed) % (i % 2 ? words - 12 : words / 8)] = word(&seed);
   return 0;
 }
 

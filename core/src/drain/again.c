@@ -83,10 +83,10 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_d
   }
 }
 
-void onstack_again_release(const onstack_kept *pool, onstack_kept *kept, bool shared) {
+void onstack_again_release(const onstack_kept *pool, onstack_kept *kept) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
   const uintptr_t high = (uintptr_t)(kept->first_bytes + sizeof(kept->first_bytes)) & ~(page - 1);
-  if (low < high && kept != pool) madvise((void *)low, high - low, shared ? MADV_REMOVE : MADV_DONTNEED);
+  if (low < high && kept != pool) madvise((void *)low, high - low, MADV_DONTNEED);
   onstack_kept_release(kept);
 }

@@ -17,8 +17,7 @@ ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept
                                     onstack_walked *stack);
 
 /* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
-   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. `shared`: the pool
-   is memory of several processes. */
-ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept, bool shared);
+   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
+ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
 
 #endif

@@ -110,7 +110,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
-  if (kept) onstack_again_release(slot->kept, kept, false);
+  if (kept) onstack_again_release(slot->kept, kept);
   onstack_add_relaxed(&counters->delivered, (uint64_t)1);
   if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
   return true;

@@ -174,8 +174,6 @@ void onstack_session_walk_again(const onstack_session *session, onstack_kept *ke
     onstack_modules_derive(stack->frames[stack->count - 1] - (stack->count > 1));
 }
 
-void onstack_session_release(const onstack_kept *pool, onstack_kept *kept) { onstack_again_release(pool, kept, true); }
-
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
   onstack_slot *slot = session->slot;
   const onstack_sink sink = session->settings.sink;

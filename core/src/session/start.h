@@ -37,9 +37,6 @@ ONSTACK_INTERNAL int onstack_session_walk_expected(const onstack_options *option
    was not kept is derived, for the next one. Start-stop only. */
 ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
 
-/* Gives such a stack back to its pool, which several processes share. Start-stop only. */
-ONSTACK_INTERNAL void onstack_session_release(const onstack_kept *pool, onstack_kept *kept);
-
 /* Of the samples that the session's clock makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 

@@ -75,12 +75,10 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
 
 ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
 
-/* Another process may have written the bounds (preload/first_ticks.c): they lead nowhere but into the `room` bytes. */
-static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t room,
-                                            uint64_t address, uint64_t words[2]) {
-  const uint64_t low = onstack_load_relaxed(&piece->low), high = onstack_load_relaxed(&piece->high);
-  if (address & 7 || address < low || address >= high || high - address < 16 || address - low > room - 16) return false;
-  const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)(bytes + (address - low));
+static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
+                                            uint64_t words[2]) {
+  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
+  const uint64_t *from = (const uint64_t *)(const void *)(bytes + (address - piece->low));
   words[0] = from[0];
   words[1] = from[1];
   return true;
@@ -92,7 +90,7 @@ ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t addres
     words[1] = kept->g_stack[1];
     return true;
   }
-  return kept_read_piece(&kept->native, kept->native_bytes, ONSTACK_KEPT_NATIVE, address, words) ||
-         kept_read_piece(&kept->first, kept->first_bytes, ONSTACK_KEPT_FIRST, address, words) ||
-         kept_read_piece(&kept->go, kept->go_bytes, ONSTACK_KEPT_GO, address, words);
+  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
+         kept_read_piece(&kept->first, kept->first_bytes, address, words) ||
+         kept_read_piece(&kept->go, kept->go_bytes, address, words);
 }

@@ -5,8 +5,9 @@
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c). What lies between
  * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
  *
- * A slot has a pool of them, and so have the children of a preloaded process together (preload/first_ticks.c). It takes memory
- * only while it is used. With all of it in use a sample stays cut.
+ * A slot has a pool of them, and so has a preloaded process that has no session yet (preload/first_ticks_store.c). A pool takes
+ * memory only while it is used. While all of it is in use, samples stay cut. It is never shared with other processes, which may
+ * be another user's.
  */
 #ifndef ONSTACK_HANDLER_TICK_KEPT_H
 #define ONSTACK_HANDLER_TICK_KEPT_H
