@@ -40,6 +40,7 @@ typedef enum guard_request { GUARD_SAY, GUARD_END, GUARD_EXIT } guard_request;
 static struct {
   int32_t keeper;    /* the thread with a table of its own; 0: nobody has one */
   bool refused;      /* the kernel has given it none */
+  int copy;          /* the host's stderr in the table of its own, plus 1; 0: none */
   uint32_t made;     /* the guard: by the keeper, or by the host's first thread */
   uint32_t known;    /* futex; 1 once the guard is known as one of ours */
   uint32_t requests; /* futex */
@@ -146,17 +147,36 @@ void onstack_guard_take_own_table(void) {
   }
   /* Not unshare(): the copy leaves out what is to be closed, so none of the host's files stays open because of us. (Before
      Linux 6.12 the first 64 are copied and closed at once.) The host's first thread has the old one. */
-  if (onstack_sys_call3(SYS_close_range, 0, (long)~0u, GUARD_CLOSE_RANGE_UNSHARE) == 0)
-    guard.keeper = onstack_sys_gettid();
-  else
+  if (onstack_sys_call3(SYS_close_range, 0, (long)~0u, GUARD_CLOSE_RANGE_UNSHARE) != 0) {
     guard.refused = true; /* a guard stays until the keeper's end */
+    return;
+  }
+  guard.keeper = onstack_sys_gettid();
+  if (onstack_observe(&guard.known)) return;
+  const int copy = guard_fetch_stderr();
+  if (copy >= 0) guard.copy = copy + 1;
+}
+
+void onstack_guard_copy_stderr(void) {
+  if (guard_reaches_stderr()) onstack_guard_take_own_table();
+}
+
+void onstack_guard_follow_stderr(void) {
+  if (guard.copy == 0) return;
+  const int now = guard_fetch_stderr();
+  if (now < 0 || !onstack_host_stderr_is(now)) {
+    onstack_sys_call1(SYS_close, guard.copy - 1);
+    guard.copy = 0;
+  }
+  if (now >= 0) onstack_sys_call1(SYS_close, now);
 }
 
 void onstack_guard_hold_table(void) { guard_make(GUARD_TRIES); }
 
 static bool guard_fetches_and_says(const char *line, size_t length) {
   const int file = guard_fetch_stderr();
-  const bool written = file >= 0 && onstack_host_stderr_write(file, line, length);
+  const bool is_open = file >= 0 && onstack_host_stderr_is(file), has_copy = !is_open && guard.copy > 0;
+  const bool written = (is_open || has_copy) && onstack_host_stderr_write(has_copy ? guard.copy - 1 : file, line, length);
   if (file >= 0) onstack_sys_call1(SYS_close, file);
   return written;
 }

@@ -28,6 +28,14 @@
  */
 ONSTACK_INTERNAL void onstack_guard_take_own_table(void);
 
+/* The keeper's table has a copy of the host's stderr, because many programs close theirs as they end, before the profile is
+   written. This takes a table and the copy early, unless that needs a guard. Context: the keeper, when it begins. */
+ONSTACK_INTERNAL void onstack_guard_copy_stderr(void);
+
+/* Closes the copy if the host has closed its stderr or has another one: who reads a daemon's pipe waits for its end. Context:
+   the keeper, in each of its rounds. */
+ONSTACK_INTERNAL void onstack_guard_follow_stderr(void);
+
 /* The host's table stays when its last thread has ended. Context: the process's first thread, which is about to end. */
 ONSTACK_INTERNAL void onstack_guard_hold_table(void);
 

@@ -19,7 +19,7 @@ void onstack_host_stderr_remember(void) {
   if (fstat(STDERR_FILENO, &stderr_file) != 0) memset(&stderr_file, 0, sizeof(stderr_file));
 }
 
-static bool stderr_is_it(int file) {
+bool onstack_host_stderr_is(int file) {
   struct stat now;
   return stderr_file.st_ino != 0 && fstat(file, &now) == 0 && now.st_dev == stderr_file.st_dev &&
          now.st_ino == stderr_file.st_ino;
@@ -44,7 +44,7 @@ static bool stderr_write_all(int file, const char *line, size_t length) {
 bool onstack_host_stderr_write(int file, const char *line, size_t length) {
   sigset_t pipe, old, pending;
   struct timespec none = {0, 0};
-  if (!stderr_is_it(file)) return false;
+  if (!onstack_host_stderr_is(file)) return false;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   sigpending(&pending);

@@ -13,6 +13,9 @@
  */
 ONSTACK_INTERNAL void onstack_host_stderr_remember(void);
 
+/* `file` is what stderr was then. */
+ONSTACK_INTERNAL bool onstack_host_stderr_is(int file);
+
 /* Writes a whole line to `file`, which is the host's stderr in the caller's table, if it is what it was. A reader that is gone
    raises no SIGPIPE here. */
 ONSTACK_INTERNAL bool onstack_host_stderr_write(int file, const char *line, size_t length);

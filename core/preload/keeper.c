@@ -203,7 +203,10 @@ static void *keeper_main(void *argument) {
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
   state.rests = onstack_observe(&keeper.rests) != 0;
   state.save_at_ns = onstack_monotonic_ns() + KEEPER_SAVE_FIRST_NS;
-  if (state.rests) keeper_wait(&keeper.wake, 0, KEEPER_LOOK_NS); /* most have ended by then */
+  if (state.rests) {
+    onstack_guard_copy_stderr();
+    keeper_wait(&keeper.wake, 0, KEEPER_LOOK_NS); /* most have ended by then */
+  }
   if (!keeper.settings->toggle && keeper.settings->profile[0] && !state.rests) {
     if (!keeper.awaited) keeper_wait(&keeper.wake, 0, KEEPER_GRACE_NS);
     /* An end that came meanwhile still wants its (empty) profile. */
@@ -223,6 +226,7 @@ static void *keeper_main(void *argument) {
       onstack_own_open(SIGPROF);
     if (onstack_observe(&keeper.end) || keeper_leaves(&alone)) break;
     const uint64_t pause = keeper_work(&state);
+    onstack_guard_follow_stderr();
     onstack_own_account(); /* the process's time that is left is the host's */
     const uint64_t look = keeper_look_pause(&state);
     onstack_own_close();

@@ -2,6 +2,8 @@
 """Runs test programs under the preload, each case in a directory of its own."""
 import os
 import pathlib
+import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -137,6 +139,11 @@ def one_line(run, *words):
     check(len(lines) == 1 and lines[0].startswith("onstack: "), f"not one line of ours on stderr: {run.errors!r}")
     for word in words:
         check(word in lines[0], f"{word!r} is not in {lines[0]!r}")
+
+
+def kernel():
+    """Its version's first two numbers."""
+    return tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
 
 
 def wait_for(path, seconds=20):

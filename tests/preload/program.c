@@ -276,6 +276,24 @@ static void end_closed(void) {
   exit(STATUS);
 }
 
+static void close_stderr(void) { close(2); }
+
+/* As coreutils do. */
+static void end_closes_stderr(void) {
+  atexit(close_stderr);
+  exit(STATUS);
+}
+
+/* As a daemon does, which goes on until its input ends. */
+static void end_detaches_stderr(void) {
+  char byte;
+  if (open("/dev/null", O_RDWR) < 0) exit(98);
+  close(2);
+  while (read(0, &byte, 1) > 0)
+    ;
+  exit(STATUS);
+}
+
 static void end_elsewhere(void) {
   if (chdir("/") != 0) exit(98);
   exit(STATUS);
@@ -392,6 +410,8 @@ static const struct {
     {"orphan", end_orphan, 0},
     {"daemon", end_daemon, 0},
     {"closed", end_closed, 0},
+    {"closes-stderr", end_closes_stderr, 0},
+    {"detaches-stderr", end_detaches_stderr, 0},
     {"elsewhere", end_elsewhere, 0},
     {"small-files", end_small_files, 1},
     {"count", end_count, 1},

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Programs that end before a session would have begun: what a build and a script execute."""
-import platform
 import re
 
-from harness import LIBRARY, PROGRAM, STATUS, Run, Skip, about, built, case, check, equal, in_real_time, program, rarer
+from harness import LIBRARY, PROGRAM, STATUS, Run, Skip, about, built, case, check, equal, in_real_time, kernel, program, rarer
 
 RUNS = 120
 
@@ -78,7 +77,7 @@ def a_command_at_rest_is_saved():
 def a_program_at_rest_is_not_interrupted():
     """What the keeper uses of the process's CPU time lets a tick fall due: on the keeper, not in the program's poll. Before
     Linux 6.4 the kernel gives it to the program, and so many programs have ten."""
-    if tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2]) < (6, 4):
+    if kernel() < (6, 4):
         raise Skip("the kernel gives a process's tick to any thread")
     made = built("rests", "rests.c")
     with Run("bash", "-c", f"for i in $(seq 30); do LD_PRELOAD={LIBRARY} {made} & done; wait", LD_PRELOAD="",

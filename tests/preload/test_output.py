@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Files: safe to make, whole or absent, and one line where they cannot be written."""
+import contextlib
 import os
 import pathlib
+import select
 import shutil
 import socket
 import subprocess
 import tempfile
 
-from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, Skip, built, case, check, equal, one_line, program, wait_for
+from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, Skip, built, case, check, equal, kernel, one_line, program, wait_for
 
 WORK = 0.2
 
@@ -71,6 +73,38 @@ def descriptors_of_the_host_are_not_written_to():
 
 
 @case
+def a_program_that_closes_stderr_as_it_ends():
+    if kernel() < (5, 9):
+        raise Skip("no thread has descriptors of its own")
+    with program(WORK, "closes-stderr") as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors and files")
+    with program(WORK, "closes-stderr", ONSTACK_PROFILE="missing/out") as run:
+        equal(run.status, STATUS, "status")
+        one_line(run, "missing/out", "No such file or directory")
+    # Before it has a session, unless it ends before our thread has begun.
+    lines = 0
+    for _ in range(20):
+        with program(0.01, "closes-stderr", ONSTACK_PROFILE="missing/out") as run:
+            equal(run.status, STATUS, "status")
+            lines += "missing/out" in run.errors
+    check(lines > 0, "no line of 20 programs of 10 ms")
+
+
+@case
+def a_pipe_that_a_daemon_has_left_has_its_end():
+    place = prepared(lambda _: None)
+    environment = dict(os.environ, LD_PRELOAD=str(LIBRARY), ONSTACK_PROFILE="out", ONSTACK_STATUS="status")
+    with subprocess.Popen([PROGRAM, "0.1", "detaches-stderr"], env=environment, cwd=place, stdin=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        ended, _, _ = select.select([process.stderr], [], [], 20)
+        equal((bool(ended), ended and process.stderr.read()), (True, b""), "whether the pipe has its end, and errors")
+        equal(process.poll(), None, "the daemon's status while it goes on")
+        process.stdin.close()
+        equal(process.wait(), STATUS, "status")
+    shutil.rmtree(place)
+
+
+@case
 def a_reader_of_stderr_that_is_gone():
     reader, writer = os.pipe()
     os.close(reader)
@@ -115,6 +149,14 @@ def the_line_comes_to_stderr_whatever_it_is():
         ours.close()
 
 
+def files_of(task):
+    files = {}
+    for number in os.listdir(task / "fd"):
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            files[number] = os.readlink(task / "fd" / number)
+    return files
+
+
 @case
 def nobody_shares_the_hosts_descriptors():
     """While its first thread lives: each of its calls would cost more."""
@@ -125,7 +167,7 @@ def nobody_shares_the_hosts_descriptors():
         tasks = pathlib.Path(f"/proc/{process.pid}/task")
         names = {task: (task / "comm").read_text().strip() for task in tasks.iterdir()}
         ours = [task for task in tasks.iterdir() if names[task].startswith("onstack-")]
-        shared = [names[task] for task in ours if (task / "fd" / "1").exists()]
+        shared = [names[task] for task in ours if files_of(tasks / str(process.pid)).items() <= files_of(task).items()]
         check(len(ours) > 1 and not shared, f"{sorted(names.values())}, of which share the table: {shared}")
         equal(process.wait(), STATUS, "status")
     shutil.rmtree(place)
