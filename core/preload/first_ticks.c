@@ -69,6 +69,7 @@ bool onstack_first_ticks_begin(void (*enough)(void), uint64_t base_ns) {
   if (onstack_load_relaxed(walk->room) > walk->least) return false;
   if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &cpu_ns)) return false; /* a filter refuses */
   onstack_sys_call2(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick);
+  onstack_first_ticks_prepare();
   first_ticks.enough = enough;
   first_ticks.over = 0;
   first_ticks.base_ns = base_ns;

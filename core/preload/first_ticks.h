@@ -5,7 +5,8 @@
  * executes. So a process begins with a timer alone, and gets its session when it has used 20 ms of CPU time.
  *
  * The child of a process with a session walks its stacks with the rules that fork has copied, and puts the addresses into
- * memory that it shares with that process, which takes them into its own profile (first_ticks_store.h).
+ * memory that it shares with that process (first_ticks_store.h). Its session takes them back when it begins. What is there for
+ * a while belongs to a child that has ended or rests, and that process takes it into its own profile.
  *
  * A program that was executed, and a child that it forks before its session, copy their stacks into memory of their own. The
  * session takes them when it begins. If the process ends or becomes another program before, a session begins just to write

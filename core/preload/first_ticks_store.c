@@ -27,6 +27,9 @@
 #define STORE_TRIES 100u            /* to read the map while it is written, */
 #define STORE_AGAIN_NS 100000u      /* and so long between two */
 
+#define STORE_MINE 32u            /* ticks of 20 ms: the kernel's are a millisecond apart at least */
+#define STORE_YOUNG_NS 500000000u /* by then a child that works all the time has its session */
+
 enum { STORE_FREE, STORE_CLAIMED, STORE_FILLED };
 
 typedef struct store_tick {
@@ -55,6 +58,13 @@ typedef struct store_shared {
   store_entry entries[STORE_ENTRIES];
 } store_shared;
 
+/* What this process has put there, to be taken back. */
+typedef struct store_copy {
+  uint32_t number; /* of the entry */
+  uint32_t kept;   /* its stack's number in `stacks`, if a rule was missing; 0: none */
+  store_entry entry;
+} store_copy;
+
 /* Memory of this process alone. Entry i is the tick whose stack is stacks[i]. */
 typedef struct store_alone {
   store_tick ticks[ONSTACK_KEPT_STACKS];
@@ -78,7 +88,9 @@ static struct {
   uint64_t samples, weight; /* that are in this process's profile */
   uint64_t truncated;       /* of the samples */
   uint64_t lost;            /* ticks that are not */
-  store_entry scratch;      /* of the handler: it may hold words of the stack that are no addresses of code */
+  uint32_t mine_count;
+  store_copy mine[STORE_MINE];
+  onstack_kept *stacks; /* memory of this process alone; NULL: none */
 } store;
 
 ONSTACK_HANDLER const onstack_session_walk *onstack_first_ticks_walk(void) { return &store.walk; }
@@ -130,7 +142,11 @@ static ONSTACK_HANDLER bool store_knows(const store_entry *entry) {
 
 static ONSTACK_HANDLER bool store_put_shared(store_shared *shared, const store_tick *tick,
                                              const onstack_registers *registers, ucontext_t *context) {
-  store_entry *walked = &store.scratch;
+  const uint32_t count = store.mine_count;
+  if (count == STORE_MINE) return false;
+  /* Not where others read: what is walked may be no address of code. */
+  store_entry *walked = &store.mine[count].entry;
+  walked->tick = *tick;
   store_walk(walked, registers, context);
   const uint32_t claimed = store_knows(walked) ? store_claim(shared) : STORE_ENTRIES;
   if (claimed == STORE_ENTRIES) return false;
@@ -144,6 +160,9 @@ static ONSTACK_HANDLER bool store_put_shared(store_shared *shared, const store_t
     onstack_store_relaxed(&entry->unwound_by[i], walked->unwound_by[i]);
   }
   onstack_publish(&shared->states[claimed], (uint32_t)STORE_FILLED);
+  store.mine[count].number = claimed;
+  store.mine[count].kept = walked->truncation == ONSTACK_TRUNCATED_PENDING ? onstack_keep(store.stacks, registers) : 0;
+  onstack_publish(&store.mine_count, count + 1);
   return true;
 }
 
@@ -239,24 +258,37 @@ static bool store_is_plausible(store_entry *entry, uint64_t now_ns) {
   return true;
 }
 
-static bool store_take(const store_entry *from, onstack_session *session, onstack_profile *profile, uint64_t now_ns) {
-  store_entry entry;
-  memcpy(&entry, from, sizeof(entry));
-  onstack_fence_signal(); /* the compiler does not read it again */
-  if (!store_is_plausible(&entry, now_ns)) {
-    store.lost++; /* its weight means nothing */
-    return false;
-  }
-  onstack_walked stack = {entry.frames, entry.unwound_by, entry.count, entry.truncation, false};
-  store_cut_unknown(&stack, entry.map);
+static bool store_take(store_entry *entry, onstack_kept *kept, onstack_session *session, onstack_profile *profile) {
+  onstack_walked stack = {entry->frames, entry->unwound_by, entry->count, entry->truncation, false};
+  if (kept) onstack_session_walk_again(session, kept, &stack);
+  store_cut_unknown(&stack, entry->map);
   /* Derives the rule that was missing, for the children to come. */
-  if (session && stack.count > 0) onstack_session_walk_again(session, NULL, &stack);
-  const bool given = store_give(profile, &entry.tick, &stack);
-  if (!given) store.lost += entry.tick.weight;
+  if (!kept && session && stack.count > 0) onstack_session_walk_again(session, NULL, &stack);
+  const bool given = store_give(profile, &entry->tick, &stack);
+  if (!given) store.lost += entry->tick.weight;
   return given;
 }
 
-uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile) {
+/* The child and its parent may both want it. */
+static bool store_begins_to_take(store_shared *shared, uint32_t number) {
+  uint32_t expected = STORE_FILLED;
+  return onstack_observe(&shared->states[number]) == STORE_FILLED &&
+         onstack_cas(&shared->states[number], &expected, (uint32_t)STORE_CLAIMED);
+}
+
+static bool store_collect(store_shared *own, uint32_t number, onstack_session *session, onstack_profile *profile,
+                          uint64_t now_ns) {
+  store_entry entry;
+  if (!store_begins_to_take(own, number)) return false;
+  memcpy(&entry, &own->entries[number], sizeof(entry));
+  onstack_fence_signal(); /* the compiler does not read it again */
+  const bool plausible = store_is_plausible(&entry, now_ns), given = plausible && store_take(&entry, NULL, session, profile);
+  if (!plausible) store.lost++; /* its weight means nothing */
+  onstack_publish(&own->states[number], (uint32_t)STORE_FREE);
+  return given;
+}
+
+uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile, bool all) {
   store_shared *own = onstack_observe(&store.own);
   uint32_t given = 0;
   if (!own) return 0;
@@ -265,18 +297,32 @@ uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *
   store_count_credit(now_ns);
   onstack_modules_refresh(0); /* what has been loaded and closed until now */
   for (uint32_t i = 0; i < STORE_ENTRIES; i++) {
-    if (onstack_observe(&own->states[i]) != STORE_FILLED) continue;
-    given += store_take(&own->entries[i], session, profile, now_ns);
-    onstack_publish(&own->states[i], (uint32_t)STORE_FREE);
+    if (all || now_ns - onstack_load_relaxed(&own->entries[i].tick.time_ns) >= STORE_YOUNG_NS)
+      given += store_collect(own, i, session, profile, now_ns);
   }
   return given;
 }
 
-void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile) {
+/* By the copies, which no sibling can write. If the parent has taken an entry, another child's may be there. */
+static void store_take_mine(onstack_session *session, onstack_profile *profile, bool left) {
+  store_shared *parents = store.parents;
+  onstack_modules_refresh(0);
+  for (uint32_t i = 0; i < onstack_observe(&store.mine_count); i++) {
+    store_copy *mine = &store.mine[i];
+    const store_tick *there = &parents->entries[mine->number].tick;
+    if (!store_begins_to_take(parents, mine->number)) continue;
+    const bool is_mine = there->tid == mine->entry.tick.tid && there->time_ns == mine->entry.tick.time_ns;
+    if (is_mine) store_take(&mine->entry, mine->kept ? &store.stacks[mine->kept - 1] : NULL, session, profile);
+    onstack_publish(&parents->states[mine->number], (uint32_t)(is_mine ? STORE_FREE : STORE_FILLED));
+  }
+  store.mine_count = 0;
+  if (left && store.stacks) munmap(store.stacks, ONSTACK_KEPT_STACKS * sizeof(*store.stacks));
+  store.stacks = NULL;
+}
+
+static void store_take_alone(onstack_session *session, onstack_profile *profile, bool left) {
   store_alone *alone = store.alone;
   onstack_loader_counts now = {0, 0};
-  if (!alone) return;
-  const bool left = onstack_first_ticks_await_handler();
   /* If nothing has been closed since, all that was loaded then is where it was. */
   const bool same = onstack_loader_count(&now) && now.subs == store.loaded.subs;
   for (uint32_t i = 0; i < onstack_observe(&store.held); i++) {
@@ -289,6 +335,13 @@ void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *pr
   store.held = 0;
   onstack_publish(&store.alone, (store_alone *)NULL);
   if (left) munmap(alone, sizeof(*alone)); /* else a thread was stopped in its handler */
+}
+
+void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile) {
+  if (!store.alone && !store.parents) return;
+  const bool left = onstack_first_ticks_await_handler();
+  if (store.parents) store_take_mine(session, profile, left);
+  if (store.alone) store_take_alone(session, profile, left);
 }
 
 void onstack_first_ticks_open(const onstack_session *session) {
@@ -311,6 +364,10 @@ void onstack_first_ticks_close(void) {
 static void *store_map(size_t bytes, int sharing) {
   void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return made == MAP_FAILED ? NULL : made;
+}
+
+void onstack_first_ticks_prepare(void) {
+  if (!store.alone && !store.stacks) store.stacks = store_map(ONSTACK_KEPT_STACKS * sizeof(*store.stacks), MAP_PRIVATE);
 }
 
 bool onstack_first_ticks_alone(const onstack_options *options) {
@@ -359,8 +416,10 @@ static void store_follow_parent(void) {
 }
 
 void onstack_first_ticks_store_forked(void) {
+  if (store.stacks) onstack_sys_call2(SYS_munmap, (long)store.stacks, ONSTACK_KEPT_STACKS * sizeof(*store.stacks));
+  store.stacks = NULL;
   if (store.own) store_follow_parent();
-  store.wanted = store.held = 0;
+  store.wanted = store.held = store.mine_count = 0;
   store.credit_ns = store.counted_ns = 0;
   store.samples = store.weight = store.truncated = store.lost = 0;
   /* What is there is the parent's, which takes it itself. */

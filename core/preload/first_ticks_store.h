@@ -25,9 +25,9 @@ ONSTACK_INTERNAL void onstack_first_ticks_open(const onstack_session *session);
 /* The session is about to end: children without a session get one with their next tick. Signal-safe. */
 ONSTACK_INTERNAL void onstack_first_ticks_close(void);
 
-/* Gives what children have sampled to the profile. `session` runs, or is NULL. Returns how many samples there were. Context:
-   the keeper. */
-ONSTACK_INTERNAL uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile);
+/* Gives what children have sampled to the profile: what they have not taken back for a while, or `all`. `session` runs, or is
+   NULL. Returns how many samples there were. Context: the keeper. */
+ONSTACK_INTERNAL uint32_t onstack_first_ticks_collect(onstack_session *session, onstack_profile *profile, bool all);
 
 /* Makes memory for the ticks of this process itself. Returns false, with nothing left behind, if a session of these options
    has no ticks that can be kept. Context: the constructor. */
@@ -39,7 +39,8 @@ ONSTACK_INTERNAL bool onstack_first_ticks_are_alone(void);
 /* Ticks are in that memory: a session has to take them before the process ends or becomes another program. Any thread. */
 ONSTACK_INTERNAL bool onstack_first_ticks_are_held(void);
 
-/* Gives them to the profile and frees the memory. Context: the keeper, while the session runs. */
+/* Gives this process's ticks to its own profile, unless its parent has them already. Context: the keeper, while the session
+   runs. */
 ONSTACK_INTERNAL void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile);
 
 /* What is in the profile of this process; `unattributed` are ticks that were dropped. Context: the keeper. */
@@ -56,6 +57,10 @@ ONSTACK_INTERNAL const onstack_session_walk *onstack_first_ticks_walk(void);
 
 /* There is a place for ticks, and a keeper will take what is put there now. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_first_ticks_are_taken(uint64_t now_ns);
+
+/* Makes memory of this process alone for stacks whose rules are missing: its own session will walk them. Without it they stay
+   cut. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_first_ticks_prepare(void);
 
 /* Puts a tick there; false if there is no room, or the taker would not know the code. Signal-safe; one at a time. */
 ONSTACK_INTERNAL bool onstack_first_ticks_put(uint32_t weight, uint64_t now_ns, ucontext_t *context);

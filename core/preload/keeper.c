@@ -126,7 +126,7 @@ static void keeper_finish_saves(keeper_state *state) {
   if (state->rests && onstack_first_ticks_are_held())
     return; /* they came in this round: in the next one there is a session */
   if (state->started) {
-    onstack_sampling_collect();
+    onstack_sampling_collect(true);
     keeper_save(state);
     onstack_sampling_tell(keeper.settings); /* an exec or an abort: there may be no other time */
   }
@@ -168,7 +168,7 @@ static uint64_t keeper_work(keeper_state *state) {
   keeper_finish_saves(state);
   keeper_follow_dumps(state);
   if (!state->started) return KEEPER_SAVE_MOST_NS;
-  if (onstack_sampling_collect()) state->look_ns = 0; /* children work: soon again */
+  if (onstack_sampling_collect(false)) state->look_ns = 0; /* children work: soon again */
   if (onstack_monotonic_ns() >= state->save_at_ns) {
     onstack_sampling_find_unseen(keeper.settings);
     keeper_save(state);

@@ -186,8 +186,8 @@ static uint64_t sampling_count(void) {
   return count;
 }
 
-bool onstack_sampling_collect(void) {
-  return sampling.on && onstack_first_ticks_collect(sampling.session, sampling.profile) > 0;
+bool onstack_sampling_collect(bool all) {
+  return sampling.on && onstack_first_ticks_collect(sampling.session, sampling.profile, all) > 0;
 }
 
 void onstack_sampling_find_unseen(const onstack_environment *settings) {
@@ -254,9 +254,9 @@ static void sampling_complain_of_spans(const onstack_environment *settings) {
 void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc) {
   bool empty_wanted = !onstack_new_file_has_pid(settings->profile) && !settings->successor;
   onstack_first_ticks_close();
-  if (sampling.session) onstack_first_ticks_collect(sampling.session, sampling.profile);
+  if (sampling.session) onstack_first_ticks_collect(sampling.session, sampling.profile, true);
   if (sampling.session) onstack_session_stop(sampling.session);
-  onstack_first_ticks_collect(NULL, sampling.profile); /* of those that were in their handlers meanwhile */
+  onstack_first_ticks_collect(NULL, sampling.profile, true); /* of those that were in their handlers meanwhile */
   onstack_store_relaxed(&sampling.on, 0u);
   sampling_complain_of_loss();
   sampling_complain_of_spans(settings);

@@ -27,8 +27,9 @@ ONSTACK_INTERNAL void onstack_sampling_find_unseen(const onstack_environment *se
    samples. Returns true if a profile was written. */
 ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_environment *settings);
 
-/* Takes what children have sampled that have no session of their own. Returns true if there was anything. */
-ONSTACK_INTERNAL bool onstack_sampling_collect(void);
+/* Takes what children have sampled that have no session of their own: what is not young any more, or `all`. Returns true if
+   there was anything. */
+ONSTACK_INTERNAL bool onstack_sampling_collect(bool all);
 
 /* Replaces the status file, if one is asked for; with what each module lost, once sampling has ended. 0 or what went wrong,
    which stays silent here: the end tells it. */
