@@ -258,6 +258,7 @@ bool onstack_environment_read(onstack_environment *settings) {
   if (!value) environment_miss_profile();
   if (!value && !environment_get("ONSTACK_DUMP_SIGNAL")) return true;
   onstack_host_stderr_remember();
+  onstack_new_file_process_begins();
   settings->follow = true;
   bool good = (!value || environment_read_sampling(settings, name, value)) && environment_read_signals(settings) &&
               environment_read_on_stack(settings);

@@ -5,7 +5,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef O_TMPFILE /* libc older than Linux 3.11 */
@@ -15,6 +16,15 @@
 /* Not "self", which is the first thread: the keeper has a table of its own. */
 #define OUTPUT_DESCRIPTOR "/proc/thread-self/fd/%d"
 #define OUTPUT_ATTEMPTS 16 /* names left behind by processes that were killed while they wrote */
+#define OUTPUT_NUMBERS 1000u
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1u
+#endif
+
+static struct timespec new_file_process_began;
+
+void onstack_new_file_process_begins(void) { clock_gettime(CLOCK_REALTIME, &new_file_process_began); }
 
 static int new_file_check(const char *pattern) {
   for (const char *at = pattern; (at = strchr(at, '%')); at += 2)
@@ -46,20 +56,39 @@ bool onstack_new_file_has_pid(const char *pattern) {
   return false;
 }
 
-int onstack_new_file_name(const char *pattern, int number, char out[ONSTACK_NEW_FILE_NAME]) {
-  char tail[16] = "";
+/* A number follows the process id in the file's name alone: directories are as they are. */
+static int new_file_name(onstack_new_file *output) {
+  char tail[16] = "", again[16] = "";
   size_t used = 0;
-  if (number >= 0) snprintf(tail, sizeof(tail), ".%d", number);
-  for (const char *at = pattern; *at; at++) {
-    if (used + 16 + sizeof(tail) > ONSTACK_NEW_FILE_NAME) return -ENAMETOOLONG;
+  if (output->number >= 0) snprintf(tail, sizeof(tail), ".%d", output->number);
+  if (output->last->number > 0) snprintf(again, sizeof(again), "-%u", output->last->number);
+  for (const char *at = output->pattern; *at; at++) {
+    if (used + 32 + sizeof(tail) > ONSTACK_NEW_FILE_NAME) return -ENAMETOOLONG;
     if (at[0] == '%' && at[1] == 'p')
-      used += (size_t)snprintf(out + used, 16, "%d", (int)getpid());
+      used += (size_t)snprintf(output->name + used, 32, "%d%s", (int)getpid(), strchr(at, '/') ? "" : again);
     else
-      out[used++] = *at;
+      output->name[used++] = *at;
     if (*at == '%' && at[1] != 0) at++;
   }
-  strcpy(out + used, tail);
+  strcpy(output->name + used, tail);
   return 0;
+}
+
+static bool new_file_is_later(const struct timespec *time, const struct timespec *than) {
+  return time->tv_sec > than->tv_sec || (time->tv_sec == than->tv_sec && time->tv_nsec > than->tv_nsec);
+}
+
+/* Some file systems of user space give a file another number each time, so its size and time will do as well. */
+static bool new_file_is_last(const struct stat *there, const struct stat *last) {
+  if (there->st_dev == last->st_dev && there->st_ino == last->st_ino) return true;
+  return there->st_size == last->st_size && there->st_mtim.tv_sec == last->st_mtim.tv_sec &&
+         there->st_mtim.tv_nsec == last->st_mtim.tv_nsec;
+}
+
+/* Another process has this process's id in its name, and has written it since this one began. */
+static bool new_file_is_taken(const onstack_new_file *output, const struct stat *there) {
+  if (!onstack_new_file_has_pid(strrchr(output->pattern, '/'))) return false;
+  return !new_file_is_last(there, &output->last->file) && new_file_is_later(&there->st_mtim, &new_file_process_began);
 }
 
 /* "directory/.name.pid-n.tmp" in the same directory, so that the rename stays in one file system. */
@@ -110,12 +139,17 @@ static int new_file_give_name(onstack_new_file *output) {
   return -EBUSY;
 }
 
-int onstack_new_file_begin(onstack_new_file *output, const char *name) {
+int onstack_new_file_begin(onstack_new_file *output, const char *pattern, int number, onstack_new_file_last *last) {
   struct stat there;
   output->error = 0;
   output->file = -1;
-  strcpy(output->name, name);
-  if (lstat(name, &there) == 0 && !S_ISREG(there.st_mode)) return -EEXIST;
+  output->pattern = pattern;
+  output->number = number;
+  output->last = last;
+  output->name[0] = 0;
+  const int named = new_file_name(output);
+  if (named < 0) return named;
+  if (lstat(output->name, &there) == 0 && !S_ISREG(there.st_mode)) return -EEXIST;
   if (new_file_open_nameless(output)) return 0;
   for (int attempt = 0; attempt < OUTPUT_ATTEMPTS; attempt++) {
     int result = new_file_name_temporary(output, attempt);
@@ -141,12 +175,38 @@ int onstack_new_file_write(void *data, const void *bytes, size_t length) {
   return output->error;
 }
 
+/* -EEXIST: another process has written it. */
+static int new_file_rename(const onstack_new_file *output) {
+  struct stat there;
+  const bool is_there = lstat(output->name, &there) == 0;
+  if (is_there && new_file_is_taken(output, &there)) return -EEXIST;
+#ifdef SYS_renameat2
+  /* Another process may write it at this moment. Not every kernel and file system has this call. */
+  if (!is_there && syscall(SYS_renameat2, AT_FDCWD, output->temporary, AT_FDCWD, output->name, RENAME_NOREPLACE) == 0)
+    return 0;
+  if (!is_there && errno == EEXIST && lstat(output->name, &there) == 0 && new_file_is_taken(output, &there)) return -EEXIST;
+#endif
+  return rename(output->temporary, output->name) == 0 ? 0 : -errno;
+}
+
+static int new_file_put(onstack_new_file *output) {
+  onstack_new_file_last *last = output->last;
+  int result = new_file_rename(output);
+  while (result == -EEXIST && last->number < OUTPUT_NUMBERS) {
+    last->number++;
+    result = new_file_name(output);
+    if (result == 0) result = new_file_rename(output);
+  }
+  if (result == 0 && lstat(output->name, &last->file) != 0) memset(&last->file, 0, sizeof(last->file));
+  return result;
+}
+
 int onstack_new_file_end(onstack_new_file *output, bool keep) {
   if (keep && output->error == 0) output->error = new_file_give_name(output);
   /* Some file systems (NFS, quotas) tell a write's failure at close. */
   if (close(output->file) != 0 && output->error == 0 && errno != EINTR) output->error = -errno;
-  if (keep && output->error == 0 && rename(output->temporary, output->name) == 0) return 0;
-  if (keep && output->error == 0) output->error = -errno;
+  if (keep && output->error == 0) output->error = new_file_put(output);
+  if (keep && output->error == 0) return 0;
   if (output->temporary[0]) unlink(output->temporary);
   return output->error;
 }

@@ -26,8 +26,9 @@
 static struct {
   uint32_t on;
   int number;
-  uint64_t written; /* samples in the file that lies there */
-  uint64_t before;  /* ticks' worth of CPU time that the process had used when sampling began */
+  uint64_t written; /* samples in the file that was written last */
+  onstack_new_file_last profile_file, status_file;
+  uint64_t before; /* ticks' worth of CPU time that the process had used when sampling began */
   onstack_session *session;
   onstack_profile *profile;
 } sampling = {.number = -1};
@@ -36,7 +37,6 @@ static struct {
 typedef struct sampling_writer {
   onstack_new_file output;
   onstack_compress compress;
-  char name[ONSTACK_NEW_FILE_NAME];
 } sampling_writer;
 
 bool onstack_sampling_is_on(void) { return onstack_load_relaxed(&sampling.on); }
@@ -112,6 +112,7 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
   const uint64_t told_ns = onstack_first_ticks_end(); /* a tick of theirs is no foreign signal of the session's */
   sampling.number = number;
   sampling.written = 0;
+  memset(&sampling.profile_file, 0, sizeof(sampling.profile_file));
   int result = onstack_profile_new(&kept, &sampling.profile);
   options.sink = onstack_profile_sink;
   options.sink_data = sampling.profile;
@@ -140,9 +141,7 @@ static void sampling_complain_of_file(const char *what, const char *name, int co
 
 /* `error` is the first thing that went wrong, as -errno or a code of the library's. */
 static int sampling_write(sampling_writer *writer, const onstack_environment *settings, bool ask_malloc) {
-  int error = onstack_new_file_name(settings->profile, sampling.number, writer->name);
-  if (error < 0) return error;
-  error = onstack_new_file_begin(&writer->output, writer->name);
+  int error = onstack_new_file_begin(&writer->output, settings->profile, sampling.number, &sampling.profile_file);
   if (error < 0) return error;
   error = onstack_compress_begin(&writer->compress, onstack_new_file_write, &writer->output);
   if (error < 0) {
@@ -168,9 +167,8 @@ static int sampling_write(sampling_writer *writer, const onstack_environment *se
 /* `last`: what goes wrong is told. */
 static int sampling_write_file(const onstack_environment *settings, bool last, bool ask_malloc) {
   sampling_writer *writer = malloc(sizeof(*writer));
-  if (writer) writer->name[0] = 0;
   int error = writer ? sampling_write(writer, settings, ask_malloc) : -ENOMEM;
-  const char *name = writer && writer->name[0] ? writer->name : settings->profile;
+  const char *name = writer && writer->output.name[0] ? writer->output.name : settings->profile;
   if (error < 0 && last) sampling_complain_of_file("the profile is", name, error);
   free(writer);
   return error;
@@ -209,7 +207,7 @@ bool onstack_sampling_save(const onstack_environment *settings) {
 
 int onstack_sampling_tell(const onstack_environment *settings) {
   if (settings->status[0] == 0 || !sampling.session) return 0;
-  return onstack_status_write(settings->status, sampling.session, sampling.before, !sampling.on);
+  return onstack_status_write(settings->status, &sampling.status_file, sampling.session, sampling.before, !sampling.on);
 }
 
 /* Why most of the CPU time of a program that ran for a while has no sample. Less than that is no loss worth a line. */
@@ -272,6 +270,9 @@ void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc) 
 }
 
 void onstack_sampling_forget(void) {
+  onstack_new_file_process_begins();
+  memset(&sampling.profile_file, 0, sizeof(sampling.profile_file));
+  memset(&sampling.status_file, 0, sizeof(sampling.status_file));
   sampling.session = NULL;
   sampling.profile = NULL;
   onstack_store_relaxed(&sampling.on, 0u);

@@ -3,7 +3,6 @@
 
 #include "preload/allocator.h"
 #include "preload/first_ticks_store.h"
-#include "preload/new_file.h"
 #include "session/memory_text.h"
 #include "session/statistics_text.h"
 
@@ -11,32 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct status_file {
-  onstack_new_file output;
-  char name[ONSTACK_NEW_FILE_NAME];
-} status_file;
-
 static onstack_statistics_more status_more(uint64_t before) {
   onstack_statistics_more more = onstack_first_ticks_count();
   more.unattributed += before;
   return more;
 }
 
-static int status_write(status_file *file, const char *pattern, onstack_session *session, uint64_t before, bool modules) {
-  int error = onstack_new_file_name(pattern, -1, file->name);
-  if (error == 0) error = onstack_new_file_begin(&file->output, file->name);
+static int status_write(onstack_new_file *output, const char *pattern, onstack_new_file_last *last, onstack_session *session,
+                        uint64_t before, bool modules) {
+  int error = onstack_new_file_begin(output, pattern, -1, last);
   if (error < 0) return error;
   const onstack_statistics_more more = status_more(before);
-  error = onstack_statistics_write(session, &more, modules, onstack_new_file_write, &file->output);
-  if (error == 0) error = onstack_first_ticks_tell(onstack_new_file_write, &file->output);
-  int ended = onstack_new_file_end(&file->output, error == 0);
+  error = onstack_statistics_write(session, &more, modules, onstack_new_file_write, output);
+  if (error == 0) error = onstack_first_ticks_tell(onstack_new_file_write, output);
+  int ended = onstack_new_file_end(output, error == 0);
   return error < 0 && error != ONSTACK_E_OUTPUT ? error : ended;
 }
 
-int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before, bool modules) {
-  status_file *file = malloc(sizeof(*file));
-  int error = file ? status_write(file, pattern, session, before, modules) : -ENOMEM;
-  free(file);
+int onstack_status_write(const char *pattern, onstack_new_file_last *last, onstack_session *session, uint64_t before,
+                         bool modules) {
+  onstack_new_file *output = malloc(sizeof(*output));
+  int error = output ? status_write(output, pattern, last, session, before, modules) : -ENOMEM;
+  free(output);
   return error;
 }
 

@@ -5,6 +5,7 @@
 
 #include "onstack/onstack.h"
 #include "base/defs.h"
+#include "preload/new_file.h"
 
 /*
  * Replaces the file that the pattern names by the lines of onstack_session_stats_text, those of modules when `modules` is
@@ -13,7 +14,8 @@
  * 0, or the first thing that went wrong: -errno or a code of the library's; then the former file lies there.
  * Context: as onstack_session_modules.
  */
-ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before, bool modules);
+ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_new_file_last *last, onstack_session *session,
+                                          uint64_t before, bool modules);
 
 /* Looks for allocators that a heap session does not see; later texts name them. It reads symbol tables and takes the loader's
    lock, so call it only while the host runs as usual. Context: the keeper. */

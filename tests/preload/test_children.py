@@ -186,3 +186,17 @@ def children_cannot_claim_more_time_than_there_was():
         most = (time.monotonic() - begun + 3) * os.cpu_count()  # three seconds: as the store's bound begins
         claimed = max(profile.seconds() for profile in run.profiles())
         check(claimed <= most, f"{claimed} s of CPU time, of {most} s that all processors had")
+
+
+@case
+def processes_of_two_namespaces_that_have_the_same_id():
+    """Each process 2 of its own namespace: the files of both are there, and counters too."""
+    inside = f"unshare --pid --fork sh -c 'LD_PRELOAD={LIBRARY} {PROGRAM} {WORK} exit; true'"
+    if Run("unshare", "--pid", "--fork", "true", LD_PRELOAD="").status != 0:
+        raise Skip("no PID namespaces for us")
+    with Run("sh", "-c", f"{inside} & {inside} & wait", LD_PRELOAD="", ONSTACK_PROFILE="out.%p.pb", ONSTACK_STATUS="status.%p",
+             ONSTACK_FREQUENCY="250") as run:
+        equal((run.status, run.errors), (0, ""), "status and errors")
+        equal(run.names, ["out.2-1.pb", "out.2.pb", "status.2", "status.2-1"], "files")
+        for profile in run.profiles():
+            about(profile.seconds("program_parent_work"), WORK, "work of each")
