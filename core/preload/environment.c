@@ -25,6 +25,9 @@ static environment_kept environment_kept_list[] = {
 /* Behind the name of the profile in the environment that an exec of the same process gets: see `successor`. */
 #define ENVIRONMENT_SUCCESSOR "%+"
 
+/* In ONSTACK_PROFILE instead of nothing, if CPUPROFILE is there as well and is not ours: it is not to take its place. */
+#define ENVIRONMENT_NONE "%"
+
 /* Set and not empty, or NULL. */
 static const char *environment_get(const char *name) {
   const char *value = getenv(name);
@@ -211,7 +214,8 @@ static bool environment_read_profile(onstack_environment *settings, const char *
   return environment_read_name(name, copy, settings->profile);
 }
 
-static void environment_empty(const char *name, const char *filled, bool marked) {
+/* `left` is what remains in the variable, as short as any value. */
+static void environment_empty(const char *name, const char *filled, bool marked, const char *left) {
   char *value = getenv(name);
   if (!value || value[0] == 0) return;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(environment_kept_list); i++) {
@@ -224,7 +228,33 @@ static void environment_empty(const char *name, const char *filled, bool marked)
     if (marked) strcat(kept->entry, ENVIRONMENT_SUCCESSOR);
     kept->filled = true;
   }
-  value[0] = 0;
+  strcpy(value, left);
+}
+
+/* gperftools sets the high bit of the first byte as a mark for its children (GetUniquePathFromEnv). In a name that begins with a
+   character of UTF-8, the high bit of the second byte is set as well. */
+static const char *environment_unmarked(const char *value) {
+  static char copy[ONSTACK_NEW_FILE_NAME];
+  const bool marked = (value[0] & 0x80) && !(value[1] & 0x80) && strlen(value) < sizeof(copy);
+  if (!marked) return value;
+  strcpy(copy, value);
+  copy[0] &= 0x7f;
+  return copy;
+}
+
+/* NULL: none is wanted. A value that a parent has emptied means that this process is left out. */
+static const char *environment_profile(const char **name) {
+  const char *ours = environment_get("ONSTACK_PROFILE");
+  if (ours && strcmp(ours, ENVIRONMENT_NONE) == 0) return NULL;
+  const char *value = environment_either("ONSTACK_PROFILE", "CPUPROFILE", name);
+  return value ? environment_unmarked(value) : NULL;
+}
+
+static void environment_keep_out(const onstack_environment *settings, const char *name, bool good) {
+  const bool beside = name && strcmp(name, "ONSTACK_PROFILE") == 0 && environment_get("CPUPROFILE");
+  if (name) environment_empty(name, settings->profile, true, beside ? ENVIRONMENT_NONE : "");
+  environment_empty("ONSTACK_STATUS", settings->status, false, "");
+  if (!good) environment_empty("ONSTACK_DUMP_SIGNAL", "", false, "");
 }
 
 static bool environment_read_on_stack(onstack_environment *settings) {
@@ -253,7 +283,7 @@ static void environment_miss_profile(void) {
 }
 
 bool onstack_environment_read(onstack_environment *settings) {
-  const char *name, *value = environment_either("ONSTACK_PROFILE", "CPUPROFILE", &name);
+  const char *name = NULL, *value = environment_profile(&name);
   if (getauxval(AT_SECURE)) return true;
   if (!value) environment_miss_profile();
   if (!value && !environment_get("ONSTACK_DUMP_SIGNAL")) return true;
@@ -264,13 +294,13 @@ bool onstack_environment_read(onstack_environment *settings) {
               environment_read_on_stack(settings);
   settings->wanted = good;
   settings->kept_out = !settings->follow || !good; /* children would only repeat the complaint */
-  if (settings->kept_out) {
-    environment_empty("ONSTACK_PROFILE", settings->profile, true);
-    environment_empty("CPUPROFILE", settings->profile, true);
-    environment_empty("ONSTACK_STATUS", settings->status, false);
-    if (!good) environment_empty("ONSTACK_DUMP_SIGNAL", "", false);
-  }
+  if (settings->kept_out) environment_keep_out(settings, value ? name : NULL, good);
   return good;
+}
+
+static bool environment_is_emptied(const char *entry, const char *name) {
+  const size_t length = strlen(name);
+  return strncmp(entry, name, length) == 0 && (entry[length] == 0 || strcmp(entry + length, ENVIRONMENT_NONE) == 0);
 }
 
 void onstack_environment_for_exec(const onstack_environment *settings, bool saved, char *const given[], char **out) {
@@ -281,7 +311,7 @@ void onstack_environment_for_exec(const onstack_environment *settings, bool save
   for (; *given; given++) {
     *out = *given;
     for (size_t i = 0; settings->kept_out && i < ONSTACK_COUNT_OF(environment_kept_list); i++)
-      if (environment_kept_list[i].filled && strcmp(*given, environment_kept_list[i].name) == 0)
+      if (environment_kept_list[i].filled && environment_is_emptied(*given, environment_kept_list[i].name))
         *out = environment_kept_list[i].entry;
     out++;
   }

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Variables: ours, gperftools', and what is wrong with them."""
+import ctypes.util
 import os
 import pathlib
 import re
 import shutil
 import tempfile
 
-from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, about, built, case, check, equal, one_line, program
+from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Missing, Run, about, built, case, check, equal, one_line, program
 
 WORK = 0.3
 
@@ -130,6 +131,31 @@ def gperftools_variables():
     with program(WORK, "exit", ONSTACK_PROFILE="", ONSTACK_FREQUENCY="", CPUPROFILE="out") as run:
         equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors, files")
         about(run.profile().seconds("program_parent_work"), WORK, "work")
+
+
+@case
+def gperftools_keeps_its_own_variable():
+    """With ONSTACK_PROFILE, CPUPROFILE is for libprofiler and for children, which are not profiled by us for that."""
+    with Run("sh", "-c", f"sh -c '{PROGRAM} {WORK} exit; printenv CPUPROFILE'", ONSTACK_PROFILE="out", CPUPROFILE="other") as run:
+        equal((run.output, run.errors, run.names), ("other\n", "", ["out"]), "the variable in a child, errors, files")
+        equal(run.profile().seconds("program_parent_work"), 0, "work of a grandchild")
+    with Run("sh", "-c", f"true; exec {PROGRAM} {WORK} exit", ONSTACK_PROFILE="out", CPUPROFILE="other") as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors, files")
+        about(run.profile().seconds("program_parent_work"), WORK, "work after exec")
+
+
+@case
+def libprofiler_beside_us():
+    """It marks the first byte of CPUPROFILE for its children."""
+    with program(WORK, "exit", ONSTACK_PROFILE="", CPUPROFILE="\udcefut") as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors, files")
+    library = ctypes.util.find_library("profiler")
+    if not library:
+        raise Missing("libprofiler is not installed")
+    for both in (f"{library}:{LIBRARY}", f"{LIBRARY}:{library}"):
+        with program(WORK, "exit", LD_PRELOAD=both, CPUPROFILE="other") as run:
+            check("onstack" not in run.errors, run.errors)
+            equal((run.status, run.names), (STATUS, ["other", "out"]), "status and files")
 
 
 @case
