@@ -231,8 +231,8 @@ static void environment_empty(const char *name, const char *filled, bool marked,
   strcpy(value, left);
 }
 
-/* gperftools sets the high bit of the first byte as a mark for its children (GetUniquePathFromEnv). In a name that begins with a
-   character of UTF-8, the high bit of the second byte is set as well. */
+/* gperftools sets the high bit of the first byte as a mark for its children (GetUniquePathFromEnv). In a name that begins
+   with a character of UTF-8, the high bit of the second byte is set as well. */
 static const char *environment_unmarked(const char *value) {
   static char copy[ONSTACK_NEW_FILE_NAME];
   const bool marked = (value[0] & 0x80) && !(value[1] & 0x80) && strlen(value) < sizeof(copy);
