@@ -15618,6 +15618,12 @@ ONSTACK_INTERNAL void onstack_modules_after_fork(void);
 /* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_threads_prepare(void);
 
+/* A session begins: it stays for good. Under the control lock. */
+ONSTACK_INTERNAL void onstack_threads_stay(void);
+
+/* Unmaps it, before there was any timer. Under the control lock. */
+ONSTACK_INTERNAL void onstack_threads_unprepare(void);
+
 /* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
 ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 
@@ -15748,6 +15754,13 @@ static int slots_prepare(void) {
   return result;
 }
 
+/* After a start that failed: no timer has an address in the region if there was no session before. */
+static void slots_unprepare(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].generation) != 0) return;
+  onstack_threads_unprepare();
+}
+
 static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
   size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
   if (has->bytes < bytes) {
@@ -15818,8 +15831,12 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     /* The parent has looked; a fork handler does not read files. */
     if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) {
+      slots_unprepare();
+      return result;
+    }
     if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
+    onstack_threads_stay();
     slot_fill(slot, settings, clock);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;
@@ -16144,16 +16161,29 @@ bool onstack_task_list_is_foreign(void) {
 #define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
 #define THREADS_DELIVERY_WAIT_NS 200000000u
 
+static void *threads_region; /* NULL: not made yet; under the control lock */
+
 int onstack_threads_prepare(void) {
-  static bool prepared; /* under the control lock */
-  if (prepared) return 0;
+  if (threads_region) return 0;
   void *memory =
       mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
-  onstack_own_memory_keeps(memory, onstack_thread_region_bytes());
   onstack_thread_region_set(memory);
-  prepared = true;
+  threads_region = memory;
   return 0;
+}
+
+void onstack_threads_stay(void) {
+  static bool counted;
+  if (!counted) onstack_own_memory_keeps(threads_region, onstack_thread_region_bytes());
+  counted = true;
+}
+
+void onstack_threads_unprepare(void) {
+  if (!threads_region) return;
+  onstack_thread_region_set(NULL);
+  munmap(threads_region, onstack_thread_region_bytes());
+  threads_region = NULL;
 }
 
 void onstack_threads_set_quota(void) {

@@ -344,6 +344,16 @@ void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *pr
   if (store.alone) store_take_alone(session, profile, left);
 }
 
+void onstack_first_ticks_give_up(void) {
+  if ((!store.alone && !store.stacks) || !onstack_first_ticks_await_handler()) return;
+  store_alone *alone = store.alone;
+  store.held = store.mine_count = 0;
+  onstack_publish(&store.alone, (store_alone *)NULL);
+  if (alone) munmap(alone, sizeof(*alone));
+  if (store.stacks) munmap(store.stacks, ONSTACK_KEPT_STACKS * sizeof(*store.stacks));
+  store.stacks = NULL;
+}
+
 void onstack_first_ticks_open(const onstack_session *session) {
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   store.opened_ns = onstack_monotonic_ns();

@@ -43,6 +43,10 @@ ONSTACK_INTERNAL bool onstack_first_ticks_are_held(void);
    runs. */
 ONSTACK_INTERNAL void onstack_first_ticks_take_back(onstack_session *session, onstack_profile *profile);
 
+/* No session can begin: frees the memory, and the ticks that are there are lost. Context: the keeper, after the ticks have
+   ended. */
+ONSTACK_INTERNAL void onstack_first_ticks_give_up(void);
+
 /* What is in the profile of this process; `unattributed` are ticks that were dropped. Context: the keeper. */
 ONSTACK_INTERNAL onstack_statistics_more onstack_first_ticks_count(void);
 

@@ -129,6 +129,7 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
   }
   onstack_profile_free(sampling.profile);
   sampling.profile = NULL;
+  onstack_first_ticks_give_up(); /* the host may have little address space */
   sampling_complain(settings, result);
   return result;
 }

@@ -127,6 +127,16 @@ def a_thread_that_cannot_be_made_now_is_made_later():
 
 
 @case
+def a_host_with_little_address_space():
+    """Where no session can begin, all of the address space is the host's again."""
+    made = built("little_memory", "little_memory.c")
+    for limit in (30000, 40000, 60000):
+        with Run("sh", "-c", f"ulimit -v {limit}; LD_PRELOAD={LIBRARY} exec {made}", LD_PRELOAD="", ONSTACK_PROFILE="out.%p") as run:
+            equal((run.status, run.output), (0, "Success\n"), f"status and output with {limit} KiB, errors {run.errors}")
+            one_line(run, "cannot start", "Cannot allocate memory", "not profiled")
+
+
+@case
 def gperftools_variables():
     with program(WORK, "exit", ONSTACK_PROFILE="", ONSTACK_FREQUENCY="", CPUPROFILE="out") as run:
         equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors, files")

@@ -75,6 +75,13 @@ static int slots_prepare(void) {
   return result;
 }
 
+/* After a start that failed: no timer has an address in the region if there was no session before. */
+static void slots_unprepare(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].generation) != 0) return;
+  onstack_threads_unprepare();
+}
+
 static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
   size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
   if (has->bytes < bytes) {
@@ -145,8 +152,12 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     /* The parent has looked; a fork handler does not read files. */
     if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) {
+      slots_unprepare();
+      return result;
+    }
     if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
+    onstack_threads_stay();
     slot_fill(slot, settings, clock);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;

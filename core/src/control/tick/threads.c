@@ -22,16 +22,29 @@
 #define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
 #define THREADS_DELIVERY_WAIT_NS 200000000u
 
+static void *threads_region; /* NULL: not made yet; under the control lock */
+
 int onstack_threads_prepare(void) {
-  static bool prepared; /* under the control lock */
-  if (prepared) return 0;
+  if (threads_region) return 0;
   void *memory =
       mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
-  onstack_own_memory_keeps(memory, onstack_thread_region_bytes());
   onstack_thread_region_set(memory);
-  prepared = true;
+  threads_region = memory;
   return 0;
+}
+
+void onstack_threads_stay(void) {
+  static bool counted;
+  if (!counted) onstack_own_memory_keeps(threads_region, onstack_thread_region_bytes());
+  counted = true;
+}
+
+void onstack_threads_unprepare(void) {
+  if (!threads_region) return;
+  onstack_thread_region_set(NULL);
+  munmap(threads_region, onstack_thread_region_bytes());
+  threads_region = NULL;
 }
 
 void onstack_threads_set_quota(void) {

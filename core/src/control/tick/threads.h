@@ -9,6 +9,12 @@
 /* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_threads_prepare(void);
 
+/* A session begins: it stays for good. Under the control lock. */
+ONSTACK_INTERNAL void onstack_threads_stay(void);
+
+/* Unmaps it, before there was any timer. Under the control lock. */
+ONSTACK_INTERNAL void onstack_threads_unprepare(void);
+
 /* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
 ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 
