@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/complain.h"
 
-#include "preload/guard.h"
 #include "preload/host_stderr.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#define COMPLAIN_LINE 1024u /* bytes that a pipe takes whole, or not at all (PIPE_BUF in POSIX) */
 
 bool onstack_say(const char *text, size_t length) {
   bool written = true;
   while (written && length > 0) {
-    const size_t part = length < ONSTACK_GUARD_LINE ? length : ONSTACK_GUARD_LINE;
-    if (!onstack_guard_says(text, part, &written)) written = onstack_host_stderr_write(STDERR_FILENO, text, part);
+    const size_t part = length < COMPLAIN_LINE ? length : COMPLAIN_LINE;
+    written = onstack_host_stderr_write(text, part);
     text += part;
     length -= part;
   }
@@ -21,7 +21,7 @@ bool onstack_say(const char *text, size_t length) {
 }
 
 void onstack_complain(const char *format, ...) {
-  char line[ONSTACK_GUARD_LINE] = "onstack: ";
+  char line[COMPLAIN_LINE] = "onstack: ";
   size_t used = strlen(line);
   va_list arguments;
   va_start(arguments, format);

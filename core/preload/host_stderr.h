@@ -9,15 +9,26 @@
 
 /*
  * Remembers what stderr is. A daemon closes it, and the next file that the host opens gets its number: a line of ours in
- * somebody's database is worse than none, so later lines go out only while descriptor 2 is the same file.
+ * another program's database is worse than no line, so later lines are written only while descriptor 2 is the same file.
+ * Context: constructor.
  */
 ONSTACK_INTERNAL void onstack_host_stderr_remember(void);
 
-/* `file` is what stderr was then. */
-ONSTACK_INTERNAL bool onstack_host_stderr_is(int file);
+/*
+ * The calling thread has a table of descriptors of its own now, with a copy of the host's descriptor 2. Drops the copy if it
+ * is another file than the one remembered. Context: the keeper.
+ */
+ONSTACK_INTERNAL void onstack_host_stderr_own(void);
 
-/* Writes a whole line to `file`, which is the host's stderr in the caller's table, if it is what it was. A reader that is gone
-   raises no SIGPIPE here. */
-ONSTACK_INTERNAL bool onstack_host_stderr_write(int file, const char *line, size_t length);
+/*
+ * Drops that copy once the host has closed its own descriptor, so that the reader of a pipe sees the end. The copy stays if
+ * /proc cannot be read, or if the host's first thread has ended, whose descriptors /proc shows. Context: the keeper, each
+ * round but the last: a program may close stderr in an exit handler, and our last line follows that.
+ */
+ONSTACK_INTERNAL void onstack_host_stderr_follow(void);
+
+/* Writes a whole line to the calling thread's descriptor 2, if that is the file that was remembered. Raises no SIGPIPE if the
+   reader is gone. Returns true if all of it was written. */
+ONSTACK_INTERNAL bool onstack_host_stderr_write(const char *line, size_t length);
 
 #endif

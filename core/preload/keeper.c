@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/clock_ns.h"
 #include "base/sys.h"
+#include "control/tick/task.h"
 #include "control/tick/threads.h"
 #include "control/wiped_word.h"
 #include "handler/tick/own_threads.h"
@@ -11,6 +12,7 @@
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/guard.h"
+#include "preload/host_stderr.h"
 #include "preload/complain.h"
 #include "preload/stderr_dump.h"
 #include "preload/sampling.h"
@@ -39,9 +41,8 @@
 /* Written by who asks and read by the keeper, and the other way round; reset in the child of a fork. */
 static struct {
   const onstack_environment *settings;
-  onstack_kernel_sigset mask; /* of the thread that made the keeper */
-  int32_t pid;                /* 0: no keeper */
-  int32_t tid;                /* the keeper's; 0: it has not run yet */
+  int32_t pid;           /* 0: no keeper */
+  int32_t tid;           /* the keeper's; 0: it has not run yet */
   uint32_t *mark;        /* 1, and 0 in a child that was made by a raw clone (control/wiped_word.h); NULL: cannot be had */
   uint32_t wake;         /* futex; raised by each request */
   uint32_t finished;     /* futex; raised when something asked for is done */
@@ -61,6 +62,8 @@ typedef struct keeper_state {
   uint32_t toggles, dumps; /* followed so far */
   bool started;            /* there is something to end */
   bool rests;              /* it is to begin yet */
+  bool alone;              /* the host has no thread any more */
+  bool outlived;           /* a thread of the host has outlived the first one */
   int next_number;
   uint64_t save_at_ns, save_pause_ns, tell_at_ns;
   uint64_t look_ns; /* the last pause */
@@ -184,14 +187,38 @@ static uint64_t keeper_work(keeper_state *state) {
 }
 
 /*
- * A process ends when its last thread does, without any call of exit (main left by pthread_exit, or is the child of a fork
- * in another thread). The keeper is one more: what libc would have done in the last thread is done here. Where nobody can
- * tell which one is the last, we leave when the first one has: the rest of the profile is lost, but the process ends.
+ * A process ends when its last thread does, without any call of exit: main was left by pthread_exit or by the system call, a
+ * filter has killed it, or it is the child of a fork in another thread. If the threads cannot be counted, the keeper leaves
+ * when the first one has ended: the rest of the profile is lost, but the process ends.
  */
-static bool keeper_leaves(bool *alone) {
-  int all = onstack_threads_are_all_ours();
-  *alone = all > 0;
-  return all > 0 || (all < 0 && onstack_observe(&keeper.left));
+static bool keeper_leaves(keeper_state *state) {
+  const int all = onstack_threads_are_all_ours();
+  const bool gone = onstack_observe(&keeper.left) || onstack_task_is_gone((uint32_t)onstack_sys_getpid());
+  state->alone = all > 0;
+  state->outlived |= all == 0 && gone;
+  return all > 0 || (all < 0 && gone);
+}
+
+/* Does not return unless the system refuses: a signal that kills, or the status. */
+static void keeper_end_process(int status) {
+  const int signal = status & 0x7f;
+  const onstack_kernel_sigset set = signal ? ONSTACK_SIGBIT(signal) : 0;
+  const struct onstack_kernel_sigaction deadly = {0};
+  if (signal == 0) onstack_sys_call1(SYS_exit_group, status >> 8);
+  onstack_sys_sigaction(signal, &deadly, NULL);
+  onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), onstack_sys_gettid(), signal);
+  onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/*
+ * The host has no thread any more, and our threads end as well. If the first thread has ended by libc, libc counts the threads
+ * and calls exit() in the last one (guard.h). Otherwise libc calls nothing, and the process has the status of its first thread:
+ * on newer kernels because it was the last one. There the status of a later one would be the last of ours, which is 0.
+ */
+static void keeper_end_host(const keeper_state *state) {
+  if (!state->alone || state->outlived || onstack_observe(&keeper.left)) return;
+  const int status = onstack_task_end((uint32_t)onstack_sys_getpid());
+  if (status >= 0) keeper_end_process(status);
 }
 
 static void *keeper_main(void *argument) {
@@ -204,7 +231,7 @@ static void *keeper_main(void *argument) {
   state.rests = onstack_observe(&keeper.rests) != 0;
   state.save_at_ns = onstack_monotonic_ns() + KEEPER_SAVE_FIRST_NS;
   if (state.rests) {
-    onstack_guard_copy_stderr();
+    onstack_guard_take_own_table();               /* and a copy of stderr: many programs close theirs as they end */
     keeper_wait(&keeper.wake, 0, KEEPER_LOOK_NS); /* most have ended by then */
   }
   if (!keeper.settings->toggle && keeper.settings->profile[0] && !state.rests) {
@@ -217,16 +244,15 @@ static void *keeper_main(void *argument) {
     onstack_publish(&keeper.begun, 1u);
     keeper_raise(&keeper.finished);
   }
-  bool alone = false;
   for (;;) {
     uint32_t seen = onstack_observe(&keeper.wake);
     if (state.rests)
       onstack_own_open_stood_in(SIGPROF); /* there, too, its work wakes nobody: first ticks pass over it */
     else
       onstack_own_open(SIGPROF);
-    if (onstack_observe(&keeper.end) || keeper_leaves(&alone)) break;
+    if (onstack_observe(&keeper.end) || keeper_leaves(&state)) break;
+    onstack_host_stderr_follow();
     const uint64_t pause = keeper_work(&state);
-    onstack_guard_follow_stderr();
     onstack_own_account(); /* the process's time that is left is the host's */
     const uint64_t look = keeper_look_pause(&state);
     onstack_own_close();
@@ -242,10 +268,8 @@ static void *keeper_main(void *argument) {
   onstack_publish(&keeper.ended, 1u);
   keeper_raise(&keeper.finished);
   onstack_own_leave();
-  if (alone)
-    onstack_guard_exit(keeper.mask);
-  else
-    onstack_guard_end();
+  keeper_end_host(&state);
+  onstack_guard_end(state.alone);
   return NULL;
 }
 
@@ -267,7 +291,7 @@ void onstack_keeper_start(const onstack_environment *settings, bool await, bool 
   keeper.pid = onstack_sys_getpid();
   keeper.rests = rests;
   keeper.awaited = await && !settings->toggle && settings->profile[0];
-  int error = onstack_preload_thread(KEEPER_STACK_BYTES, keeper_main, &keeper.mask);
+  int error = onstack_preload_thread(KEEPER_STACK_BYTES, keeper_main, NULL);
   if (error == 0) {
     if (keeper.awaited && !keeper_await(&keeper.begun, 1, KEEPER_BEGIN_SECONDS))
       onstack_complain("the heap profile begins late: what the program allocates until then is not in it");
@@ -279,7 +303,7 @@ void onstack_keeper_start(const onstack_environment *settings, bool await, bool 
 
 void onstack_keeper_left(void) {
   if (!onstack_keeper_is_here()) return;
-  onstack_guard_hold_table();
+  onstack_guard_make(&keeper.tid);
   onstack_publish(&keeper.left, 1u);
   keeper_raise(&keeper.wake);
 }

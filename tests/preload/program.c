@@ -87,11 +87,46 @@ static void *work_behind_main(void *unused) {
   return unused;
 }
 
+/* As much as a thread's stack of the usual size holds. */
+static void exit_handler_with_a_large_frame(void) {
+  char frame[4 << 20];
+  memset(frame, 1, sizeof(frame));
+  __asm__ volatile("" : : "r"(frame) : "memory");
+}
+
 static void end_pthread_exit(void) {
   pthread_t thread;
   printf("written at exit"); /* by libc, which runs it with the host's descriptors */
+  atexit(exit_handler_with_a_large_frame);
   pthread_create(&thread, NULL, work_behind_main, NULL);
   pthread_exit(NULL);
+}
+
+/* Without libc, which then calls no exit handler. */
+static void end_raw(void) {
+  printf("not written");
+  syscall(SYS_exit, 5);
+}
+
+static void *work_and_end_raw(void *unused) {
+  program_child_work(program_seconds);
+  syscall(SYS_exit, 7);
+  return unused;
+}
+
+static void end_raw_before_others(void) {
+  pthread_t thread;
+  printf("not written");
+  pthread_create(&thread, NULL, work_behind_main, NULL);
+  syscall(SYS_exit, 5);
+}
+
+static void end_raw_after_others(void) {
+  pthread_t thread;
+  printf("not written");
+  pthread_create(&thread, NULL, work_and_end_raw, NULL);
+  pthread_join(thread, NULL);
+  syscall(SYS_exit, 5);
 }
 
 /* A host with one thread gets the lowest descriptor, whatever the profiler opens meanwhile; and when it closes its end of a
@@ -397,6 +432,9 @@ static const struct {
     {"fault", end_fault, 0},
     {"thread", end_thread, 0},
     {"pthread_exit", end_pthread_exit, 0},
+    {"raw", end_raw, 0},
+    {"raw-before-others", end_raw_before_others, 0},
+    {"raw-after-others", end_raw_after_others, 0},
     {"exec", end_exec, 0},
     {"exec-large", end_exec_large, 0},
     {"exec-true", end_exec_true, 0},

@@ -2,7 +2,7 @@
 """Ends of a process: each leaves its profile, keeps its status and says nothing."""
 import stat
 
-from harness import STATUS, PROGRAM, about, case, check, equal, program
+from harness import STATUS, PROGRAM, Run, about, built, case, check, equal, program
 
 WORK = 0.4
 
@@ -85,6 +85,29 @@ def the_last_thread_ends_without_exit():
         about(sum(ns for _, ns, stack in run.profile().samples if any("lgamma" in name for name in stack)) / 1e9, 1.2, "libm")
         truncated = int((run.directory / "status").read_text().split(" truncated=")[1].split()[0])
         check(truncated < 20, f"{truncated} stacks are cut")
+
+
+def ends_alike(program, function, name):
+    """The program has the same end with a profile and without the preload, and its session is ended."""
+    with Run(program, 0.01, name, LD_PRELOAD="") as run:
+        alone = (run.status, run.output, run.errors)
+    with Run(program, 0.2, name, ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250", ONSTACK_STATUS="status") as run:
+        equal((run.status, run.output, run.errors), alone, f"status, output and errors of {name}")
+        equal(run.names, ["out", "status"], "files")
+        check("running=0" in (run.directory / "status").read_text(), "the session was not ended")
+        about(run.profile().seconds(function), 0.2, function, high=2)
+
+
+@case
+def ends_by_the_system_call_alone_keep_their_status():
+    for name in ("raw", "raw-before-others", "raw-after-others"):
+        ends_alike(PROGRAM, "program_parent_work", name)
+
+
+@case
+def ends_by_a_filter_keep_their_signal():
+    for name in ("one-call", "strict"):
+        ends_alike(built("filtered", "filtered.c"), "filtered_work", name)
 
 
 @case

@@ -115,38 +115,28 @@ def a_reader_of_stderr_that_is_gone():
     os.close(writer)
 
 
-# The same on every architecture (asm-generic/unistd.h).
-PIDFD_OPEN, PIDFD_GETFD = 434, 438
-
-
-def forbidding(*calls):
-    """What a program begins with that these end."""
-    return (built("forbids", "forbids.c", "-static"), *calls, "--")
-
-
 @case
 def the_line_comes_to_stderr_whatever_it_is():
-    """The thread that says it has a table of descriptors of its own; by a filter, as those of services, the first ways are closed."""
-    for calls in ((), (PIDFD_OPEN, PIDFD_GETFD)):
-        with Run(*forbidding(*calls), PROGRAM, WORK, "exit", ONSTACK_PROFILE="missing/out") as run:
-            equal(run.status, STATUS, "status")
+    """The thread that writes it has a table of descriptors of its own."""
+    missing = dict(ONSTACK_PROFILE="missing/out")
+    with program(WORK, "exit", **missing) as run:
+        equal(run.status, STATUS, "status")
+        one_line(run, "missing/out", "No such file or directory")
+    with tempfile.TemporaryFile() as log:
+        os.write(log.fileno(), b"begun\n")
+        with program(WORK, "exit", stderr=log, **missing) as run:
+            os.write(log.fileno(), b"ended\n")
+            log.seek(0)
+            first, run.errors, last = log.read().decode().splitlines()
+            equal((first, last), ("begun", "ended"), "what the host has written")
             one_line(run, "missing/out", "No such file or directory")
-        # Neither can be opened anew: where the descriptor cannot be had, a thread that shares it writes.
-        with tempfile.TemporaryFile() as log:
-            os.write(log.fileno(), b"begun\n")
-            with Run(*forbidding(*calls), PROGRAM, WORK, "exit", ONSTACK_PROFILE="missing/out", stderr=log) as run:
-                os.write(log.fileno(), b"ended\n")
-                log.seek(0)
-                first, run.errors, last = log.read().decode().splitlines()
-                equal((first, last), ("begun", "ended"), "what the host has written")
-                one_line(run, "missing/out", "No such file or directory")
-        ours, theirs = socket.socketpair()
-        with Run(*forbidding(*calls), PROGRAM, WORK, "exit", ONSTACK_PROFILE="missing/out", stderr=theirs) as run:
-            theirs.close()
-            run.errors = ours.recv(4096).decode()
-            equal(run.status, STATUS, "status")
-            one_line(run, "missing/out", "No such file or directory")
-        ours.close()
+    ours, theirs = socket.socketpair()
+    with program(WORK, "exit", stderr=theirs, **missing) as run:
+        theirs.close()
+        run.errors = ours.recv(4096).decode()
+        equal(run.status, STATUS, "status")
+        one_line(run, "missing/out", "No such file or directory")
+    ours.close()
 
 
 def files_of(task):

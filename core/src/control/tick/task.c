@@ -14,8 +14,21 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The kernel keeps the id of a first thread that has ended, as a zombie, until the process ends. It has no memory any more, so
+   nothing can be copied from there. Where the kernel copies nothing at all /proc has the thread's state. */
+static bool task_is_zombie(uint32_t tid) {
+  char here = 0, copy;
+  const struct onstack_vector to = {(uint64_t)(uintptr_t)&copy, 1}, from = {(uint64_t)(uintptr_t)&here, 1};
+  const long copied = onstack_sys_call6(SYS_process_vm_readv, (long)tid, (long)&to, 1, (long)&from, 1, 0);
+  if (copied == 1 || copied == -ESRCH) return copied != 1;
+  const char state = onstack_task_state(tid);
+  return state == 'Z' || state == 'X';
+}
+
 bool onstack_task_is_gone(uint32_t tid) {
-  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
+  const int32_t process = onstack_sys_getpid();
+  if (onstack_sys_call3(SYS_tgkill, process, (long)tid, 0) == -ESRCH) return true;
+  return tid == (uint32_t)process && task_is_zombie(tid);
 }
 
 /* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
@@ -98,6 +111,12 @@ char onstack_task_state(uint32_t tid) {
   char text[TASK_STAT_BYTES];
   const char *state = task_stat(tid, text);
   return state ? *state : 0;
+}
+
+int onstack_task_end(uint32_t tid) {
+  char text[TASK_STAT_BYTES];
+  const char *state = task_stat(tid, text);
+  return state && *state == 'Z' ? atoi(strrchr(state, ' ')) : -1;
 }
 
 bool onstack_task_sleeps(uint32_t tid) {

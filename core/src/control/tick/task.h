@@ -5,7 +5,8 @@
 
 #include "base/defs.h"
 
-/* By raw tgkill of signal 0, which costs a tenth of a look into /proc. */
+/* True if the process has no such thread, or if it is the first one and has ended. By raw system calls, which cost a tenth of
+   a look into /proc. */
 ONSTACK_INTERNAL bool onstack_task_is_gone(uint32_t tid);
 
 /* Its name as 16 NUL-padded bytes. False if it is gone. */
@@ -54,6 +55,10 @@ ONSTACK_INTERNAL uint64_t onstack_task_age_ns(uint32_t tid);
 
 /* Its state, a letter as in proc(5); 0: nobody tells. */
 ONSTACK_INTERNAL char onstack_task_state(uint32_t tid);
+
+/* How a first thread has ended that the kernel keeps as a zombie: as waitpid(2) would report it (exit_code in proc(5)). -1: it
+   has not ended, or /proc cannot be read. */
+ONSTACK_INTERNAL int onstack_task_end(uint32_t tid);
 
 /* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
 ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
