@@ -341,7 +341,7 @@ mod tests {
     fn heap(random: &mut Random) -> Profile {
         use onstack::protos::{Function, Line, Location, Message, Profile as Pprof, Sample, ValueType};
         let texts = ["", "alloc_objects", "count", "alloc_space", "bytes", "space", "f0", "f1"];
-        let kind = |r#type, unit| ValueType { r#type, unit };
+        let kind = |ty, unit| ValueType { ty, unit };
         let mut pprof = Pprof {
             string_table: texts.map(String::from).to_vec(),
             sample_type: vec![kind(1, 2), kind(3, 4)],

@@ -36,7 +36,7 @@ fn profile() -> Vec<u8> {
         ..Sample::default()
     };
     let profile = Profile {
-        sample_type: vec![ValueType { r#type: 1, unit: 2 }, ValueType { r#type: 3, unit: 4 }],
+        sample_type: vec![ValueType { ty: 1, unit: 2 }, ValueType { ty: 3, unit: 4 }],
         string_table: strings.map(String::from).to_vec(),
         function: (1..=4).map(|id| Function { id, name: id as i64 + 4, ..Function::default() }).collect(),
         location: (1..=4)

@@ -29,7 +29,7 @@ fn profile(value: [&str; 2], times: &[(&str, i64)]) -> Vec<u8> {
     strings.extend(times.iter().map(|(name, _)| (*name).to_owned()));
     let ids = 1..=times.len() as u64 + 1;
     let profile = Profile {
-        sample_type: vec![ValueType { r#type: 1, unit: 2 }, ValueType { r#type: 3, unit: 4 }],
+        sample_type: vec![ValueType { ty: 1, unit: 2 }, ValueType { ty: 3, unit: 4 }],
         string_table: strings,
         function: ids.clone().map(|id| Function { id, name: id as i64 + 4, ..Function::default() }).collect(),
         location: ids
@@ -44,7 +44,7 @@ fn profile(value: [&str; 2], times: &[(&str, i64)]) -> Vec<u8> {
             })
             .collect(),
         period: 10_000_000,
-        period_type: Some(ValueType { r#type: 3, unit: 4 }),
+        period_type: Some(ValueType { ty: 3, unit: 4 }),
         ..Profile::default()
     };
     profile.encode_to_vec()
@@ -100,7 +100,7 @@ fn what_is_called_counts_where_that_is_asked_for() {
 fn heap(name: &str, in_use: i64, allocated: i64) -> String {
     let strings = ["", "alloc_space", "bytes", "inuse_space", "keeps"];
     let profile = Profile {
-        sample_type: [1, 3].map(|name| ValueType { r#type: name, unit: 2 }).to_vec(),
+        sample_type: [1, 3].map(|name| ValueType { ty: name, unit: 2 }).to_vec(),
         default_sample_type: 3,
         string_table: strings.map(String::from).to_vec(),
         function: vec![Function { id: 1, name: 4, ..Function::default() }],

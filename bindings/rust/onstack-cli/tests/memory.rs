@@ -19,7 +19,7 @@ fn file(name: &str, in_use: &[(&str, i64)], account: &[&str]) -> String {
     strings.extend(account.iter().map(|line| format!("onstack.memory {line}")));
     let ids = 1..=in_use.len() as u64;
     let profile = Profile {
-        sample_type: vec![ValueType { r#type: 1, unit: 2 }],
+        sample_type: vec![ValueType { ty: 1, unit: 2 }],
         string_table: strings,
         function: ids.clone().map(|id| Function { id, name: id as i64 + 2, ..Function::default() }).collect(),
         location: ids

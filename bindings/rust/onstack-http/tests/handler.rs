@@ -107,7 +107,7 @@ fn the_wall_clock_shows_what_waits() {
     assert_eq!(period(&profile), Duration::from_millis(50));
     assert_eq!(profile.top().unit, "nanoseconds");
     let kinds = profile.pprof().unwrap();
-    let last = kinds.sample_type.last().unwrap().r#type;
+    let last = kinds.sample_type.last().unwrap().ty;
     assert_eq!(kinds.string_table[last as usize], "wall");
 }
 

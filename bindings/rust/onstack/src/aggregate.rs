@@ -110,6 +110,27 @@ impl Drop for Aggregate {
     }
 }
 
+/// One sample with this stack of look-up addresses, as an uncompressed pprof message with names.
+pub(crate) fn written_of(addresses: &[u64]) -> Result<Vec<u8>> {
+    let period = Duration::from_nanos(1);
+    // Return addresses, as samples have them, lie behind the call.
+    let frames: Vec<u64> = addresses.iter().enumerate().map(|(at, &address)| address + u64::from(at > 0)).collect();
+    let aggregate = Aggregate::new(Kept::default())?;
+    if !frames.is_empty() {
+        // SAFETY: all fields are integers and pointers that may be zero or null.
+        let mut sample: sys::onstack_sample = unsafe { std::mem::zeroed() };
+        sample.size = size_of::<sys::onstack_sample>() as u32;
+        (sample.kind, sample.unit) = (sys::ONSTACK_KIND_CPU, sys::ONSTACK_UNIT_NANOSECONDS);
+        (sample.weight, sample.period, sample.value) = (1, 1, 1);
+        sample.thread_name = c"".as_ptr();
+        (sample.frames, sample.frame_count) = (frames.as_ptr(), frames.len() as u32);
+        // SAFETY: the sample and what it points to live during the call.
+        check(unsafe { aggregate.count(&sample) })?;
+    }
+    let form = Form { names: true, age: Duration::ZERO, kind: sys::ONSTACK_KIND_CPU, period };
+    aggregate.write_pprof(SystemTime::now(), Duration::ZERO, form)
+}
+
 fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use crate::demangle::demangle;
+use crate::{resolve, MAX_THREAD_NAME};
 
 /// A function at a place of the program. Two with the same [raw name](Symbol::raw_name) are equal, whatever their places.
 #[derive(Clone, Debug, Eq)]
@@ -92,6 +93,19 @@ pub struct Frames {
     pub sample_timestamp: SystemTime,
 }
 
+/// No frames of no thread, for a literal with some fields.
+impl Default for Frames {
+    fn default() -> Self {
+        Self {
+            frames: Vec::new(),
+            thread_name: String::new(),
+            thread_id: 0,
+            labels: Vec::new(),
+            sample_timestamp: SystemTime::UNIX_EPOCH,
+        }
+    }
+}
+
 impl Frames {
     /// The thread's name, or its number if it has none.
     pub fn thread_name_or_id(&self) -> String {
@@ -114,17 +128,54 @@ impl fmt::Debug for Frames {
     }
 }
 
-/// A stack of a thread as addresses.
+/// A place in a stack without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame(pub(crate) u64);
+
+impl Frame {
+    /// The interrupted instruction, or an address inside the call.
+    pub fn ip(&self) -> *mut c_void {
+        self.0 as usize as *mut c_void
+    }
+}
+
+/// A stack of a thread as addresses. [`Frames::from`] looks names up, for one stack at a time; a report has all of them sooner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UnresolvedFrames {
     /// Leaf first: the interrupted instruction, then addresses inside the calls.
-    pub frames: Vec<u64>,
-    /// The thread's name, at most 15 bytes; empty when it is not known or not wanted.
-    pub thread_name: String,
+    pub frames: Vec<Frame>,
+    /// The thread's name as bytes, with NULs behind it.
+    pub thread_name: [u8; MAX_THREAD_NAME],
+    /// Bytes of the name; 0 when it is not known or not wanted.
+    pub thread_name_length: usize,
     /// The kernel's number of the thread; 0 when it is not wanted.
     pub thread_id: u64,
     /// When the report's samples began.
     pub sample_timestamp: SystemTime,
+}
+
+impl UnresolvedFrames {
+    pub(crate) fn new(frames: Vec<Frame>, name: &str, thread_id: u64, sample_timestamp: SystemTime) -> Self {
+        let mut thread_name = [0; MAX_THREAD_NAME];
+        let thread_name_length = name.len().min(MAX_THREAD_NAME);
+        thread_name[..thread_name_length].copy_from_slice(&name.as_bytes()[..thread_name_length]);
+        Self { frames, thread_name, thread_name_length, thread_id, sample_timestamp }
+    }
+}
+
+/// For code that was written for pprof-rs: reads debug information anew for each stack.
+impl From<UnresolvedFrames> for Frames {
+    fn from(unresolved: UnresolvedFrames) -> Self {
+        let name = unresolved.thread_name.get(..unresolved.thread_name_length).unwrap_or_default();
+        Self {
+            // Without memory for names there are none.
+            frames: resolve::named(&unresolved.frames).unwrap_or_default(),
+            thread_name: String::from_utf8_lossy(name).into_owned(),
+            thread_id: unresolved.thread_id,
+            labels: Vec::new(),
+            sample_timestamp: unresolved.sample_timestamp,
+        }
+    }
 }
 
 #[cfg(test)]

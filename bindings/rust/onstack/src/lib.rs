@@ -77,7 +77,7 @@ mod writer;
 pub use by_label::ByLabel;
 pub use dump::{dump, dump_profile};
 pub use error::{Error, Result};
-pub use frames::{Frames, Symbol, UnresolvedFrames};
+pub use frames::{Frame, Frames, Symbol, UnresolvedFrames};
 pub use guard::{ProfilerGuard, ProfilerGuardBuilder};
 #[cfg(feature = "flamegraph")]
 pub use inferno::flamegraph;

@@ -116,6 +116,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// A report of a program's own making, in the place of a literal of pprof-rs.
+    pub fn new(data: HashMap<Frames, isize>, timing: ReportTiming) -> Self {
+        let context = resolve::context_of(&timing);
+        Self { data, timing, context }
+    }
+
     /// The report in pprof's format, with mappings, build ids, and labels.
     pub fn profile(&self) -> Profile {
         resolve::profile(&self.data, &self.timing, &self.context)

@@ -6,12 +6,15 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use crate::frames::{Frames, Symbol, UnresolvedFrames};
-use crate::message::{Location, Mapping, ProfileMessage, Sample};
+use crate::aggregate;
+use crate::error::{Error, Result};
+use crate::frames::{Frame, Frames, Symbol, UnresolvedFrames};
+use crate::message::{Location, Mapping, ProfileMessage, Sample, ValueType};
 use crate::names;
 use crate::profile::Profile;
 use crate::rebuild::Rebuild;
 use crate::timing::ReportTiming;
+use crate::wire::Message;
 
 /// What a message has beside its stacks: an empty message with mappings, types, period and comments.
 #[derive(Clone)]
@@ -63,11 +66,20 @@ pub(crate) fn unresolved(message: &ProfileMessage, start: SystemTime) -> HashMap
         let (thread_name, thread_id) = thread(message, sample);
         let addresses = sample.location_id.iter().filter_map(|id| places.locations.get(id)).map(|place| place.address);
         // Places without an address are remarks, as where the stack was cut.
-        let frames = addresses.filter(|&address| address != 0).collect();
-        let frames = UnresolvedFrames { frames, thread_name, thread_id, sample_timestamp: start };
+        let frames = addresses.filter(|&address| address != 0).map(Frame).collect();
+        let frames = UnresolvedFrames::new(frames, &thread_name, thread_id, start);
         *data.entry(frames).or_default() += ticks(sample);
     }
     data
+}
+
+/// The functions at places of this process.
+pub(crate) fn named(frames: &[Frame]) -> Result<Vec<Vec<Symbol>>> {
+    let addresses: Vec<u64> = frames.iter().map(|frame| frame.0).collect();
+    let message =
+        ProfileMessage::decode(&aggregate::written_of(&addresses)?).map_err(|why| Error::Input(why.into()))?;
+    let stacks = stacks(&message, SystemTime::UNIX_EPOCH, None, &mut HashMap::new());
+    Ok(stacks.into_keys().next().unwrap_or_default().frames)
 }
 
 struct Places<'a> {
@@ -139,7 +151,7 @@ pub(crate) fn context(message: ProfileMessage, details: Details) -> Context {
         period: message.period,
         ..ProfileMessage::default()
     };
-    let types = |frame: &mut ProfileMessage, value: &crate::message::ValueType| crate::message::ValueType {
+    let types = |frame: &mut ProfileMessage, value: &ValueType| ValueType {
         r#type: frame.intern(message.text(value.r#type)),
         unit: frame.intern(message.text(value.unit)),
     };
@@ -158,6 +170,19 @@ pub(crate) fn context(message: ProfileMessage, details: Details) -> Context {
         })
         .collect();
     Context { frame, shared, details }
+}
+
+/// Of a report that a program made of its own: ticks and the CPU time that they stand for.
+pub(crate) fn context_of(timing: &ReportTiming) -> Context {
+    let mut frame = ProfileMessage { string_table: vec![String::new()], ..ProfileMessage::default() };
+    let mut kind = |name, unit| ValueType { r#type: frame.intern(name), unit: frame.intern(unit) };
+    let types = vec![kind("samples", "count"), kind("cpu", "nanoseconds")];
+    let start = timing.start_time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    frame.period_type = types.last().copied();
+    frame.sample_type = types;
+    frame.period = 1_000_000_000 / i64::from(timing.frequency.max(1));
+    frame.time_nanos = i64::try_from(start.as_nanos()).unwrap_or(i64::MAX);
+    Context { frame, shared: HashMap::new(), details: HashMap::new() }
 }
 
 /// A message of a report's stacks, sorted by what they spent.
@@ -187,7 +212,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::message::{Function, Label, Line, ValueType};
+    use crate::message::{Function, Label, Line};
 
     type Labels = Vec<(String, String, i64)>;
 

@@ -55,7 +55,7 @@ pub struct Profile {
 pub struct ValueType {
     /// As `cpu`.
     #[prost(int64, tag = "1")]
-    pub r#type: i64,
+    pub ty: i64,
     /// As `nanoseconds`.
     #[prost(int64, tag = "2")]
     pub unit: i64,
