@@ -145,11 +145,12 @@ func (q heapQuestion) delta(r *http.Request) (*profile.Profile, error) {
 	}
 	now, dropped := after.TimeNanos, after.DropFrames
 	before.Scale(-1)
-	before.Comments = nil // they tell of then
 	delta, err := profile.Merge([]*profile.Profile{before, after})
 	if err != nil {
 		return nil, err
 	}
+	// The comments of both profiles count what there is or was in all, not what changed.
+	delta.Comments = []string{fmt.Sprintf("onstack.delta seconds=%g", q.length.Seconds())}
 	delta.TimeNanos, delta.DurationNanos, delta.DropFrames = now, q.length.Nanoseconds(), dropped
 	return delta, nil
 }

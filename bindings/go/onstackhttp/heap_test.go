@@ -6,6 +6,7 @@ package onstackhttp
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,8 +65,12 @@ func TestHeapOverPprof(t *testing.T) {
 		t.Errorf("allocs: %s, %d bytes in use", p.DefaultSampleType, heapOf(p, "heapGrows"))
 	}
 	// A delta has nothing of what was there before.
-	if got := heapOf(heapAsk(t, url+"?gc=1&seconds=1"), "heapGrows"); got != 0 {
+	grown := heapAsk(t, url+"?gc=1&seconds=1")
+	if got := heapOf(grown, "heapGrows"); got != 0 {
 		t.Errorf("%d bytes have grown in a second without work", got)
+	}
+	if want := []string{"onstack.delta seconds=1"}; !slices.Equal(grown.Comments, want) {
+		t.Errorf("the comments of a delta are %q, which describe something else than %q", grown.Comments, want)
 	}
 	if response, body := get(t, server+"/debug/pprof/memory"); response.StatusCode != http.StatusOK ||
 		!strings.Contains(body, "resident\n") || !strings.Contains(body, "Go, in use\n") {
