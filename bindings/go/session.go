@@ -16,6 +16,7 @@ import (
 	"runtime/cgo"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -64,6 +65,7 @@ type session struct {
 	labels       bool          // samples carry goroutine labels
 	heap         bool          // samples are of allocations
 	rest         time.Duration // between two polls of an idle program, at most
+	polls        atomic.Int64  // so far
 }
 
 // startSession begins sampling into table, which must outlive the session.
@@ -93,8 +95,8 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	}
 	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now(), labels: labels,
 		heap: c.clock == ClockHeap, rest: pollIdle}
-	// Elsewhere threads that only wait are to be found, too, and names of functions read before they are gone.
-	if Clock(c.clock) == ClockCPU && c.interpreters != C.ONSTACK_ON {
+	// Other clocks sample threads that only wait, too, and an interpreter's functions are named before they are gone.
+	if onlyWork := c.clock == 0 || c.clock == ClockCPU || s.heap; onlyWork && c.interpreters != C.ONSTACK_ON {
 		s.rest = pollRest
 	}
 	code := int(C.onstack_session_start(&options, &s.handle))
@@ -149,6 +151,7 @@ func (s *session) poll() {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.handle != nil {
+		s.polls.Add(1)
 		C.onstack_session_poll(s.handle, 0)
 	}
 }
