@@ -65,4 +65,6 @@ if ! grep -q 'main\.main' top.txt; then
   cat top.txt >&2
   exit 1
 fi
-echo "check-go-vendor: built from vendor/, profile has main.main"
+# For a user whose own flags ask for link-time optimization.
+CGO_CFLAGS='-g -O2 -flto' GOWORK=off GOFLAGS= go build -mod=vendor -o user-lto .
+echo "check-go-vendor: built from vendor/, profile has main.main; builds with -flto"

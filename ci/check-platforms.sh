@@ -74,6 +74,11 @@ check_unsupported() {
   try "all of it together" cc -shared -o "$place/whole.so" -Wl,--no-undefined -Wl,--whole-archive "$place/lib/libonstack.a" -Wl,--no-whole-archive -lpthread
 }
 
+# As cargo compiles the core (-O3, at which gcc finds other warnings), for a user whose own flags ask for link-time optimization.
+check_flags() {
+  try "the core at -O3 with -flto" make --no-print-directory -j2 -f core/Makefile lib BUILD="$out/flags" CFLAGS="-O3 -g -flto"
+}
+
 ONSTACK_DEPS=platforms ci/deps.sh || skip "what deps.sh names: it is not installed"
 for platform in x86_64-gnu x86_64-musl aarch64-gnu aarch64-musl; do
   [ "$platform" != "$native" ] || continue
@@ -86,6 +91,7 @@ for platform in x86_64-gnu x86_64-musl aarch64-gnu aarch64-musl; do
   check_rust "$platform"
 done
 check_unsupported
+check_flags
 echo "check-platforms: $passed compiled, $failed failed, $skipped skipped"
 if [ "$skipped" -gt 0 ] && [ "${ONSTACK_NO_INSTALL:-}" != 1 ]; then
   echo "not ok check-platforms: what was skipped above is to be installed, or left out by ONSTACK_NO_INSTALL=1"

@@ -5,7 +5,7 @@
 package nativeheap
 
 /*
-#cgo CFLAGS: -O2 -std=gnu11 -fno-omit-frame-pointer
+#cgo CFLAGS: -O2 -std=gnu11 -fno-omit-frame-pointer -fno-lto
 #cgo LDFLAGS: -ldl
 */
 import "C"

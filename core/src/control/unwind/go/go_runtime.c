@@ -123,7 +123,11 @@ static bool go_is_same(const go_entry *entry) {
   return go_fetch_witness(entry, now) == GO_WITNESS && memcmp(now, entry->witness, GO_WITNESS) == 0;
 }
 
-static bool go_is_live(uint32_t index) { return onstack_load_relaxed(&onstack_code.go[index].text.high) != 0; }
+/* go_count is at most ONSTACK_GO_RUNTIMES, which a compiler that inlines this cannot know: without the comparison gcc 12 warns
+   of a write beyond the array at -O3. */
+static bool go_is_live(uint32_t index) {
+  return index < ONSTACK_GO_RUNTIMES && onstack_load_relaxed(&onstack_code.go[index].text.high) != 0;
+}
 
 static bool go_is_there(uint32_t index, const onstack_go_object_list *list) {
   const go_entry *entry = &go_entries[index];
