@@ -449,7 +449,7 @@ ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samp
 typedef struct onstack_stats {
   uint32_t size;         /* in: what the caller has; out: what was filled in */
   uint32_t running;      /* 1 while sampling */
-  uint64_t period_ns;    /* as in the samples; of ONSTACK_CLOCK_HEAP bytes */
+  uint64_t period_ns;    /* nanoseconds between two ticks of a thread; 0 for ONSTACK_CLOCK_HEAP (see heap_interval) */
   uint64_t ticks;        /* recognized as this session's */
   uint64_t recorded;     /* ticks that have a sample; counted, as the next one, when it is taken out of the buffer */
   uint64_t samples;      /* samples taken out of the buffer (recorded / samples is the mean weight) */
@@ -501,6 +501,7 @@ typedef struct onstack_stats {
   /* They fit no native frames: left out. Begins and ends of calls, mostly; all, where a filter refuses process_vm_readv. */
   uint64_t interpreted_unmatched;
   uint64_t interpreted_unnamed; /* of `interpreted`: with a function that was gone or could not be read, "[function gone]" */
+  uint64_t heap_interval;       /* mean number of allocated bytes per sample, for ONSTACK_CLOCK_HEAP; otherwise 0 */
 } onstack_stats;
 
 /*
@@ -813,9 +814,9 @@ typedef struct onstack_write_options {
                                  NULL: none */
   onstack_demangler demangler; /* NULL: names stay as symbol tables have them */
   void *demangler_data;
-  uint64_t period_ns;   /* pprof period of a profile without samples, which say it otherwise */
-  onstack_kind kind;    /* samples of this kind alone; 0: all that are held */
-  uint32_t reserved1;   /* 0 */
+  uint64_t period;    /* period of a profile without samples (samples carry their own); nanoseconds, bytes for allocations */
+  onstack_kind kind;  /* samples of this kind alone; 0: all that are held */
+  uint32_t reserved1; /* 0 */
   uint64_t heap_age_ns; /* of allocations: only those that have been in use for so long count as in use; 0: all */
 } onstack_write_options;
 

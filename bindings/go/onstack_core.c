@@ -14318,7 +14318,7 @@ static void clock_heap_fill(const onstack_slot *slot, onstack_stats *stats) {
 
 static int clock_heap_text(const onstack_stats *stats, char *out, size_t capacity) {
   return snprintf(out, capacity, "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n",
-                  stats->period_ns, stats->heap_untracked, stats->heap_reused);
+                  stats->heap_interval, stats->heap_untracked, stats->heap_reused);
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
@@ -22740,7 +22740,7 @@ typedef struct onstack_profile_report {
   int64_t start_unix_ns;
   int64_t duration_ns;
   const char *comments; /* the caller's */
-  uint64_t period_ns;   /* where there are no samples */
+  uint64_t period;      /* of a profile without samples */
   onstack_kind kind;    /* the only one that was asked for; 0: all */
 } onstack_profile_report;
 
@@ -22864,7 +22864,7 @@ onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report 
   columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
   columns.drop_frames = heap ? columns_allocators : NULL;
   columns.period_type = heap ? "space" : columns.items[columns.shown].type;
-  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period_ns;
+  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period;
   return columns;
 }
 
@@ -28238,7 +28238,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
   if (report_is_of_heap(report, &options)) report_of_a_moment(report);
   report->comments = options.comments;
-  report->period_ns = options.period_ns;
+  report->period = options.period;
   report->kind = options.kind;
   error = report_fill(report, &options, always_names);
   if (error != 0) onstack_profile_report_close(report);
@@ -30661,7 +30661,7 @@ static void session_add_kind(const onstack_session *session, onstack_kind kind, 
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
-  stats->period_ns = session->settings.period;
+  *(slot->kind == ONSTACK_KIND_ALLOCATION ? &stats->heap_interval : &stats->period_ns) = session->settings.period;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   for (onstack_kind kind = 0; kind < ONSTACK_KINDS; kind++) session_add_kind(session, kind, stats);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);

@@ -247,6 +247,7 @@ func (s *session) coreStats() Stats {
 		Running:       c.running != 0,
 		Period:        time.Duration(c.period_ns),
 		CPU:           time.Duration(c.cpu_ns),
+		HeapInterval:  uint64(c.heap_interval),
 		HeapUntracked: uint64(c.heap_untracked),
 		HeapReused:    uint64(c.heap_reused),
 		HeapInUse:     uint64(c.heap_in_use),

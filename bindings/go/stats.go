@@ -43,7 +43,7 @@ func (t Truncation) key() string { return strings.ReplaceAll(t.String(), " ", "_
 //	Ticks == Recorded + Unattributed + DroppedRingFull + DroppedNoStack + DroppedUnwinder + DroppedStopping
 type Stats struct {
 	Running bool
-	Period  time.Duration // of the clock, between two ticks of a thread; of ClockHeap bytes
+	Period  time.Duration // of the clock, between two ticks of a thread; 0 for ClockHeap
 
 	Ticks     uint64 // recognized as this profile's
 	Recorded  uint64 // ticks whose sample was kept
@@ -76,6 +76,7 @@ type Stats struct {
 	// period a thread. Where that is less, threads have ended before a tick met them. 0 where it is not known: other clocks.
 	CPU time.Duration
 
+	HeapInterval  uint64 // mean number of allocated bytes per sample; 0 for other clocks
 	HeapUntracked uint64 // sampled allocations that found no place among those in use: they count as allocated alone
 	HeapInUse     uint64 // bytes that the sampled allocations in use stand for
 	HeapReused    uint64 // blocks that were freed by ways that nobody saw, until their address came again

@@ -125,7 +125,8 @@ func (s *session) writeOptions() C.onstack_write_options {
 	options.kind = kind
 	options.start_time_unix_ns = C.int64_t(start.UnixNano())
 	options.duration_ns = C.int64_t(length.Nanoseconds())
-	options.period_ns = C.uint64_t(s.stats().Period.Nanoseconds())
+	stats := s.stats()
+	options.period = C.uint64_t(stats.Period.Nanoseconds()) + C.uint64_t(stats.HeapInterval) // one of them is 0
 	options.comments = C.CString(string(comments))
 	return options
 }

@@ -40,7 +40,7 @@ func made(t *testing.T, p *Profile, form outputForm, raw bool) []byte {
 	defer releaseOptions(&options)
 	if raw {
 		releaseOptions(&options)
-		options.demangler, options.comments, options.period_ns = nil, nil, 0
+		options.demangler, options.comments, options.period = nil, nil, 0
 	}
 	out, err := writeTable(p.table, form, &options)
 	if err != nil {

@@ -44,7 +44,7 @@ Test(profile_pprof, an_empty_profile_is_a_profile) {
   cr_assert_eq(out->mapping_count, 1); /* the program */
   cr_assert_eq(out->period, 0);
   decoded_free(out);
-  onstack_write_options options = {.size = sizeof(options), .period_ns = 77};
+  onstack_write_options options = {.size = sizeof(options), .period = 77};
   out = write_and_decode(profile, &options);
   cr_assert_eq(out->period, 77);
   decoded_free(out);

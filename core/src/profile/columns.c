@@ -80,7 +80,7 @@ onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report 
   columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
   columns.drop_frames = heap ? columns_allocators : NULL;
   columns.period_type = heap ? "space" : columns.items[columns.shown].type;
-  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period_ns;
+  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period;
   return columns;
 }
 

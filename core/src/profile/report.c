@@ -112,7 +112,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
   if (report_is_of_heap(report, &options)) report_of_a_moment(report);
   report->comments = options.comments;
-  report->period_ns = options.period_ns;
+  report->period = options.period;
   report->kind = options.kind;
   error = report_fill(report, &options, always_names);
   if (error != 0) onstack_profile_report_close(report);

@@ -18,7 +18,7 @@ typedef struct onstack_profile_report {
   int64_t start_unix_ns;
   int64_t duration_ns;
   const char *comments; /* the caller's */
-  uint64_t period_ns;   /* where there are no samples */
+  uint64_t period;      /* of a profile without samples */
   onstack_kind kind;    /* the only one that was asked for; 0: all */
 } onstack_profile_report;
 

@@ -332,6 +332,7 @@ pub struct onstack_stats {
     pub interpreted_cut: u64,
     pub interpreted_unmatched: u64,
     pub interpreted_unnamed: u64,
+    pub heap_interval: u64,
 }
 extern "C" {
     pub fn onstack_session_stats(
@@ -602,7 +603,7 @@ pub struct onstack_write_options {
     pub comments: *const ::core::ffi::c_char,
     pub demangler: onstack_demangler,
     pub demangler_data: *mut ::core::ffi::c_void,
-    pub period_ns: u64,
+    pub period: u64,
     pub kind: onstack_kind,
     pub reserved1: u32,
     pub heap_age_ns: u64,

@@ -29,9 +29,9 @@ pub(crate) struct Form {
     pub(crate) names: bool,
     /// Allocations count as in use once they have been for so long.
     pub(crate) age: Duration,
-    /// `ONSTACK_KIND_*` of its samples, and their period: one without samples says them all the same.
+    /// `ONSTACK_KIND_*` of its samples, and their period in nanoseconds or bytes: a profile without samples has both, too.
     pub(crate) kind: sys::onstack_kind,
-    pub(crate) period: Duration,
+    pub(crate) period: u64,
 }
 
 pub(crate) struct Aggregate(NonNull<sys::onstack_profile>);
@@ -95,7 +95,7 @@ impl Aggregate {
         options.duration_ns = nanoseconds(duration);
         options.heap_age_ns = u64::try_from(form.age.as_nanos()).unwrap_or(u64::MAX);
         options.kind = form.kind;
-        options.period_ns = u64::try_from(form.period.as_nanos()).unwrap_or(u64::MAX);
+        options.period = form.period;
         options.comments = comments.map_or(ptr::null(), CStr::as_ptr);
         let profile = self.0.as_ptr();
         // SAFETY: profile, symbolizer and comments live during the call, and each callback fits its data.
@@ -202,7 +202,7 @@ mod tests {
         give(&profile, "", 9, sys::ONSTACK_TRUNCATED_UNREADABLE, &[two]);
 
         let by_core = folded_by_core(&profile);
-        let (kind, period) = (sys::ONSTACK_KIND_CPU, Duration::from_millis(5));
+        let (kind, period) = (sys::ONSTACK_KIND_CPU, 5_000_000);
         let form = Form { names: true, age: Duration::ZERO, kind, period };
         let pprof = profile.write_pprof(SystemTime::now(), Duration::from_secs(1), form).unwrap();
         let mut folded = Vec::new();

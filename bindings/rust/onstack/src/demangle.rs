@@ -62,6 +62,17 @@ mod tests {
             ("_RNvC6_123foo3bar", "123foo::bar"),
             #[cfg(feature = "cpp")]
             ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back(int const&)"),
+            // Parameter packs without a member: among types, and as the only one.
+            #[cfg(feature = "cpp")]
+            ("_ZN1MIiJEE1fEi", "M<int>::f(int)"),
+            #[cfg(feature = "cpp")]
+            ("_ZN1MIJEE1fEi", "M<>::f(int)"),
+            #[cfg(feature = "cpp")]
+            ("_ZN1MIJEiE1fEi", "M<int>::f(int)"),
+            #[cfg(feature = "cpp")]
+            ("_ZN1MIiJES0_IJEEE1fEi", "M<int, M<> >::f(int)"),
+            #[cfg(feature = "cpp")]
+            ("_Z1gIiJEEvT_DpT0_", "void g<int>(int)"),
         ];
         for (symbol, name) in cases {
             assert_eq!(demangle(symbol).as_deref(), Some(name));

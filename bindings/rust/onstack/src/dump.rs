@@ -50,6 +50,6 @@ pub fn dump_profile() -> Result<Profile> {
     let threads = Aggregate::new(Kept::default())?;
     let missing = threads.take_dump()?;
     let comments = CString::new(format!("onstack.dump without_stack={missing}")).expect("a number has no NUL");
-    let form = Form { names: true, age: Duration::ZERO, kind: sys::ONSTACK_KIND_DUMP, period: Duration::ZERO };
+    let form = Form { names: true, age: Duration::ZERO, kind: sys::ONSTACK_KIND_DUMP, period: 0 };
     Profile::read(&threads.write_pprof_with(SystemTime::now(), Duration::ZERO, form, Some(&comments))?[..])
 }

@@ -20,7 +20,10 @@ static ALLOCATOR: Allocator = Allocator::system();
 const ROUNDS: usize = 300;
 
 fn guard(interval: u32) -> ProfilerGuard<'static> {
-    ProfilerGuardBuilder::default().clock(Clock::Heap).heap_interval(interval).build().unwrap()
+    let guard = ProfilerGuardBuilder::default().clock(Clock::Heap).heap_interval(interval).build().unwrap();
+    let stats = guard.stats().unwrap();
+    assert_eq!((stats.period, stats.heap_interval), (Duration::ZERO, u64::from(interval)));
+    guard
 }
 
 /// What stands in that column for all stacks through the test's function of that name.

@@ -126,7 +126,7 @@ static void clock_heap_fill(const onstack_slot *slot, onstack_stats *stats) {
 
 static int clock_heap_text(const onstack_stats *stats, char *out, size_t capacity) {
   return snprintf(out, capacity, "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n",
-                  stats->period_ns, stats->heap_untracked, stats->heap_reused);
+                  stats->heap_interval, stats->heap_untracked, stats->heap_reused);
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
