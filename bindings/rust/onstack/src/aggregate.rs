@@ -112,7 +112,7 @@ impl Drop for Aggregate {
 
 /// One sample with this stack of look-up addresses, as an uncompressed pprof message with names.
 pub(crate) fn written_of(addresses: &[u64]) -> Result<Vec<u8>> {
-    let period = Duration::from_nanos(1);
+    let period = 1;
     // Return addresses, as samples have them, lie behind the call.
     let frames: Vec<u64> = addresses.iter().enumerate().map(|(at, &address)| address + u64::from(at > 0)).collect();
     let aggregate = Aggregate::new(Kept::default())?;

@@ -16,10 +16,20 @@ pub(crate) fn demangle(symbol: &str) -> Option<String> {
         demangle_cpp(symbol, &mut out)?
     };
     match result {
-        Ok(()) if !out.0.is_empty() => Some(out.0),
+        Ok(()) if !out.0.is_empty() => Some(without_empty_members(out.0)),
         Err(_) if out.0.len() >= LONGEST => Some(out.0 + "..."),
         _ => None,
     }
+}
+
+/// cpp_demangle writes a separator before a parameter pack without members: `M<int, >`, `f(int, )`.
+fn without_empty_members(mut name: String) -> String {
+    for (with, without) in [(", >", ">"), (", )", ")"), ("<, ", "<"), ("(, ", "(")] {
+        while name.contains(with) {
+            name = name.replace(with, without);
+        }
+    }
+    name
 }
 
 #[cfg(feature = "cpp")]
@@ -70,7 +80,7 @@ mod tests {
             #[cfg(feature = "cpp")]
             ("_ZN1MIJEiE1fEi", "M<int>::f(int)"),
             #[cfg(feature = "cpp")]
-            ("_ZN1MIiJES0_IJEEE1fEi", "M<int, M<> >::f(int)"),
+            ("_ZN1MIiJS_IJEEEE1fEi", "M<int, M<> >::f(int)"),
             #[cfg(feature = "cpp")]
             ("_Z1gIiJEEvT_DpT0_", "void g<int>(int)"),
         ];
