@@ -4870,13 +4870,12 @@ ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *
 
 #define ONSTACK_COPIES 8u /* others that one copy knows */
 
-/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
-   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
+/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse each
+   other, so every change of these structures raises the version, also a new member at the end. */
 #define ONSTACK_COPY_MARK "onstack-handler3"
 #define ONSTACK_COPY_MARK_BYTES 16u
 
-/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
-_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
+_Static_assert(sizeof(onstack_action) == 1200, "another layout needs another version in ONSTACK_COPY_MARK");
 
 /*
  * What control/signal installs, for every signal and session of this copy: a jump to the handler (handler/tick/entry.c), with a
