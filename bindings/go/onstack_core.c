@@ -4870,8 +4870,8 @@ ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *
 
 #define ONSTACK_COPIES 8u /* others that one copy knows */
 
-/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse each
-   other, so every change of these structures raises the version, also a new member at the end. */
+/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
+   each other, so every change of these structures raises the version, also a new member at the end. */
 #define ONSTACK_COPY_MARK "onstack-handler3"
 #define ONSTACK_COPY_MARK_BYTES 16u
 
@@ -25129,9 +25129,10 @@ static bool perf_map_is_open_here(const struct stat *status) {
   DIR *directory = opendir("/proc/self/fd");
   bool found = false;
   for (const struct dirent *entry; directory && !found && (entry = readdir(directory));) {
+    char path[sizeof("/proc/self/fd/") + sizeof(entry->d_name)];
     struct stat file;
-    found = fstatat(dirfd(directory), entry->d_name, &file, 0) == 0 && file.st_ino == status->st_ino &&
-            file.st_dev == status->st_dev;
+    snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name); /* not fstatat, which the preload exports */
+    found = stat(path, &file) == 0 && file.st_ino == status->st_ino && file.st_dev == status->st_dev;
   }
   if (directory) closedir(directory);
   return found;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use crate::demangle::demangle;
-use crate::{resolve, MAX_THREAD_NAME};
+use crate::MAX_THREAD_NAME;
 
 /// A function at a place of the program. Two with the same [raw name](Symbol::raw_name) are equal, whatever their places.
 #[derive(Clone, Debug, Eq)]
@@ -160,21 +160,6 @@ impl UnresolvedFrames {
         let thread_name_length = name.len().min(MAX_THREAD_NAME);
         thread_name[..thread_name_length].copy_from_slice(&name.as_bytes()[..thread_name_length]);
         Self { frames, thread_name, thread_name_length, thread_id, sample_timestamp }
-    }
-}
-
-/// For code that was written for pprof-rs: reads debug information anew for each stack.
-impl From<UnresolvedFrames> for Frames {
-    fn from(unresolved: UnresolvedFrames) -> Self {
-        let name = unresolved.thread_name.get(..unresolved.thread_name_length).unwrap_or_default();
-        Self {
-            // Without memory for names there are none.
-            frames: resolve::named(&unresolved.frames).unwrap_or_default(),
-            thread_name: String::from_utf8_lossy(name).into_owned(),
-            thread_id: unresolved.thread_id,
-            labels: Vec::new(),
-            sample_timestamp: unresolved.sample_timestamp,
-        }
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use crate::frames::{Frames, Symbol};
 use crate::message::{Function, Label, Line, Location, ProfileMessage, Sample};
-use crate::resolve::Shared;
+
+/// The mappings of places whose address lies in several: a library was loaded where another one had been.
+pub(crate) type Shared = HashMap<(u64, Vec<Symbol>), u64>;
 
 /// A place is told from others by its address and by all that is said of it.
 type Place = (u64, Vec<(u64, i64)>);

@@ -12,7 +12,7 @@ use crate::frames::{Frame, Frames, Symbol, UnresolvedFrames};
 use crate::message::{Location, Mapping, ProfileMessage, Sample, ValueType};
 use crate::names;
 use crate::profile::Profile;
-use crate::rebuild::Rebuild;
+use crate::rebuild::{Rebuild, Shared};
 use crate::timing::ReportTiming;
 use crate::wire::Message;
 
@@ -20,13 +20,11 @@ use crate::wire::Message;
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) frame: ProfileMessage,
-    /// The mappings of places whose address lies in several: a library came where another one had been.
     pub(crate) shared: Shared,
     /// The stacks that one of the report's stands for, if there are several: they differ by address, line or file.
     details: Details,
 }
 
-pub(crate) type Shared = HashMap<(u64, Vec<Symbol>), u64>;
 type Details = HashMap<Frames, Vec<(Frames, isize)>>;
 
 /// The stacks of a message with their ticks. Stacks of the same functions are one, which has the places of the one that was met
@@ -205,6 +203,21 @@ pub(crate) fn profile(data: &HashMap<Frames, isize>, timing: &ReportTiming, cont
     message.duration_nanos = i64::try_from(timing.duration.as_nanos()).unwrap_or(i64::MAX);
     names::demangle_functions(&mut message);
     Profile { message }
+}
+
+/// For code that was written for pprof-rs: reads debug information anew for each stack.
+impl From<UnresolvedFrames> for Frames {
+    fn from(unresolved: UnresolvedFrames) -> Self {
+        let name = unresolved.thread_name.get(..unresolved.thread_name_length).unwrap_or_default();
+        Self {
+            // Without memory for names there are none.
+            frames: named(&unresolved.frames).unwrap_or_default(),
+            thread_name: String::from_utf8_lossy(name).into_owned(),
+            thread_id: unresolved.thread_id,
+            labels: Vec::new(),
+            sample_timestamp: unresolved.sample_timestamp,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@
 
 #define ONSTACK_COPIES 8u /* others that one copy knows */
 
-/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse each
-   other, so every change of these structures raises the version, also a new member at the end. */
+/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
+   each other, so every change of these structures raises the version, also a new member at the end. */
 #define ONSTACK_COPY_MARK "onstack-handler3"
 #define ONSTACK_COPY_MARK_BYTES 16u
 

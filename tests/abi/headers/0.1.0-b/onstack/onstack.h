@@ -504,7 +504,7 @@ typedef struct onstack_write_options {
                                  NULL: none */
   onstack_demangler demangler; /* NULL: names stay as symbol tables have them */
   void *demangler_data;
-  uint64_t period_ns; /* pprof period of a profile without samples, which say it otherwise */
+  uint64_t period;    /* pprof period of a profile without samples, which say it otherwise */
   onstack_kind kind;  /* samples of this kind alone; 0: all that are held */
   uint32_t reserved1; /* 0 */
 } onstack_write_options;
