@@ -588,6 +588,8 @@ ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 #define onstack_dekker_store(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_SEQ_CST)
 #define onstack_dekker_add(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_SEQ_CST)
 #define onstack_dekker_sub(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_SEQ_CST)
+#define onstack_dekker_cas(pointer, expected, value)                                                                        \
+  __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 
 /* Reference counts: whoever lets go last sees all that the others did with the object. */
 #define onstack_retain(pointer) __atomic_fetch_add((pointer), 1, __ATOMIC_RELAXED)
@@ -3482,7 +3484,7 @@ typedef struct onstack_stack_range {
 } onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  uint32_t busy;        /* handlers inside for this record (dekker with stop) */
   onstack_seqlock lock; /* of `name` and `ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
   onstack_timer timer;
   uint64_t name[2];     /* 16 bytes, NUL-padded */
@@ -3510,8 +3512,25 @@ typedef struct onstack_thread_table {
   onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
   uint32_t *tids;          /* 0: free */
   onstack_thread_note *notes;
-  onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
+  onstack_thread *process; /* lent to a thread that no record could be had for */
 } onstack_thread_table;
+
+/*
+ * The threads that are inside of something that stop waits for and that belongs to no thread's record. By id, because a thread
+ * can end there, and nothing may wait for it then: a seccomp filter kills the thread that makes a forbidden call.
+ */
+#define ONSTACK_INSIDE 16u
+typedef struct onstack_inside {
+  uint32_t tids[ONSTACK_INSIDE]; /* 0: free (dekker with stop) */
+  uint32_t more;                 /* threads that found no place */
+} onstack_inside;
+
+/* A thread enters once before it leaves. Signal-safe. */
+ONSTACK_INTERNAL void onstack_inside_enter(onstack_inside *inside, uint32_t tid);
+ONSTACK_INTERNAL void onstack_inside_leave(onstack_inside *inside, uint32_t tid);
+
+/* Returns true if the thread had a place. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid);
 
 /* Size of the region (19 MiB of addresses; a page comes into being when a record is used), and its one-time
    publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
@@ -5283,9 +5302,10 @@ ONSTACK_HANDLER void *onstack_nesting_enter(int signal, siginfo_t *info, void *f
  * A slot is what the handler sees of a running session. Slots are static; a session takes a free one at start and gives
  * it back at stop. Control writes the plain fields while the slot is not running; `state` publishes them.
  *
- * Stop and the handler meet by a dekker pair: the handler raises its record's `busy` and then looks at `state`; stop
- * changes `state` and then waits for every `busy` to fall. So after that wait no handler touches the ring or the
- * unwinder of the session, and none will: a later one sees the state (or a newer generation) and only counts.
+ * Stop and the handler synchronize by a dekker pair: the handler raises its record's `busy`, or is inside of its process clock
+ * or of `visits`, and then reads `state`; stop changes `state` and then waits until no living thread is inside. So after that
+ * wait no handler touches the ring or the unwinder of the session, and none will: a later one sees the state (or a newer
+ * generation) and only counts.
  */
 #ifndef ONSTACK_HANDLER_TICK_SLOT_H
 #define ONSTACK_HANDLER_TICK_SLOT_H
@@ -5482,6 +5502,10 @@ static inline __attribute__((unused)) uint64_t onstack_ring_position(const onsta
 /* The position behind the entries that are filled by now, without a gap from the front on. Consumer only. */
 ONSTACK_INTERNAL uint64_t onstack_ring_filled(const onstack_ring *ring);
 
+/* Returns the front entry if it is claimed and not filled, else NULL. Its producer has ended; kind, weight and value are set.
+   Consumer only, while no living producer is inside. */
+ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring);
+
 /* Gives the front entry back to the producers. Consumer only. */
 ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry);
 
@@ -5600,6 +5624,7 @@ typedef struct onstack_slot {
   uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
   uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
   onstack_thread_table threads;
+  onstack_inside visits; /* of sources that are no signals */
   onstack_counters counters;
   onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
   onstack_lost lost[ONSTACK_KINDS];
@@ -5802,7 +5827,7 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 
 struct onstack_process_clock {
   /* What a thread's tick puts it off by, in one cache line. */
-  onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
+  onstack_thread *record; /* its address is the cookie; of its fields only `timer` is in use */
   onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
   uint64_t period_ns;
   uint64_t step_ns; /* the longer one of the period and the kernel's tick */
@@ -5821,6 +5846,7 @@ struct onstack_process_clock {
   uint32_t looks;       /* ticks of this search that have met no new thread */
   uint32_t looks_most;  /* after which it rests */
   uint32_t rests;       /* since the last new thread */
+  onstack_inside inside; /* handlers of its ticks, and those that put it off */
 } __attribute__((aligned(ONSTACK_CACHE_LINE)));
 
 ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
@@ -5941,16 +5967,15 @@ ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *th
 /* From before a source's call of onstack_record in an ordinary thread until after it. */
 typedef struct onstack_source_visit {
   onstack_slot *slot;
-  onstack_thread *inside; /* whose `busy` is raised */
-  uint64_t mask;          /* the thread's, of before */
+  uint32_t tid;  /* of the calling thread, which is inside of the slot's `visits` */
+  uint64_t mask; /* its signal mask of before */
 } onstack_source_visit;
 
 /*
  * Blocks every signal and keeps the session from ending; false: it is over (or not the one that the generation names), and
- * nothing is left to do. `own` is the calling thread's record, or NULL. For sources that are no signals.
+ * nothing is left to do. For sources that are no signals.
  */
-ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
-                                           onstack_thread *own);
+ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation);
 ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
 
 #endif
@@ -6132,12 +6157,11 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_
   if (weight == 0) return true;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
-  onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
   onstack_record_tick(slot, record, tid, weight, context, false);
-  onstack_dekker_sub(&record->busy, 1u);
   return true;
 }
 
+/* Inside of the clock. */
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t brings_ns = 0; /* until a session has room */
@@ -6146,7 +6170,6 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
-    onstack_dekker_add(&slot->threads.process->busy, 1u); /* before the look at the state; see slot.h */
     /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
        above, with another clock. */
     if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
@@ -6158,7 +6181,6 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
         found |= entry_meet(slot, tid, brings_ns, context);
       }
     }
-    onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
   /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
   if (brings_ns > 0) onstack_process_met(clock, info, found);
@@ -6190,21 +6212,37 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
   return true;
 }
 
-/* By value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. */
-static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info,
-                                                ucontext_t *context) {
-  bool taken;
-  onstack_dekker_add(&tick.record->busy, 1u); /* before the look at the state; see slot.h */
-  if (tick.slot < ONSTACK_MAX_SESSIONS) {
-    taken = entry_session_tick(&onstack_slots[tick.slot], tick, info, context);
-  } else {
-    onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
-    const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
-    taken = onstack_process_is_handed_on(info) ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
-    if (taken) entry_process_tick(clock, info, context);
-  }
+static ONSTACK_HANDLER void entry_count_late(int signal, bool taken) {
   if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+}
+
+/* These two by value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. Each is inside
+   before it looks at the state; see slot.h. */
+static ONSTACK_HANDLER_APART void entry_thread_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
+                                                     ucontext_t *context) {
+  onstack_dekker_add(&tick.record->busy, 1u);
+  entry_count_late(signal, entry_session_tick(&onstack_slots[tick.slot], tick, info, context));
   onstack_dekker_sub(&tick.record->busy, 1u);
+}
+
+static ONSTACK_HANDLER_APART void entry_process_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
+                                                      ucontext_t *context) {
+  onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
+  onstack_inside_enter(&clock->inside,
+                       (uint32_t)onstack_sys_gettid()); /* asked again later: that takes no room on the stack */
+  const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
+  const bool handed_on = onstack_process_is_handed_on(info);
+  const bool taken = handed_on ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
+  entry_count_late(signal, taken);
+  if (taken) entry_process_tick(clock, info, context);
+  onstack_inside_leave(&clock->inside, (uint32_t)onstack_sys_gettid());
+}
+
+static ONSTACK_HANDLER void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
+  if (tick.slot < ONSTACK_MAX_SESSIONS)
+    entry_thread_timer(tick, signal, info, context);
+  else
+    entry_process_timer(tick, signal, info, context);
 }
 
 /*
@@ -6700,7 +6738,9 @@ static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const 
 }
 
 ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
-  onstack_dekker_add(&clock->record->busy, 1u); /* before the looks: stop changes both and then waits for us */
+  /* Before the looks: stop changes both and then waits for us. */
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_inside_enter(&clock->inside, tid);
   if (process_stands_in(clock))
     onstack_store_relaxed(&clock->look_at, UINT64_MAX);
   else if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
@@ -6708,7 +6748,7 @@ ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock,
     process_put_off(clock, slot);
     process_let_go(clock);
   }
-  onstack_dekker_sub(&clock->record->busy, 1u);
+  onstack_inside_leave(&clock->inside, tid);
 }
 
 /* ---- core/src/handler/tick/record.c ---- */
@@ -6933,7 +6973,6 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
     record_wake_consumer(slot);
     return NULL;
   }
-  entry->time_ns = record_now_ns(slot);
   entry->value = value;
   entry->weight = weight;
   entry->kind = (uint8_t)kind;
@@ -6941,6 +6980,8 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
   entry->flags = 0;
   /* Before the walk reads any of it; odd: of the one before. */
   entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
+  /* Last: where this is a system call the thread may end in it, and the consumer reads the rest (onstack_ring_abandoned). */
+  entry->time_ns = record_now_ns(slot);
   return entry;
 }
 
@@ -7029,12 +7070,10 @@ ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_threa
   record_stack(slot, &event, entry, position);
 }
 
-ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
-                                          onstack_thread *own) {
+ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation) {
   const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
   if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
   visit->slot = slot;
-  visit->inside = own ? own : slot->threads.process;
   /* Refused (seccomp): a signal could nest, and there is no mask to be put back. Such a filter stays, so what is counted of a
      session that ends here, or begins, is the least of it. */
   if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) {
@@ -7042,14 +7081,16 @@ ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_s
     onstack_add_relaxed(&slot->counters.unattributed, (uint64_t)1);
     return false;
   }
-  onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
+  /* Before the look at the state; see slot.h. */
+  visit->tid = (uint32_t)onstack_sys_gettid();
+  onstack_inside_enter(&slot->visits, visit->tid);
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
   onstack_source_leave(visit);
   return false;
 }
 
 ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
-  onstack_dekker_sub(&visit->inside->busy, 1u);
+  onstack_inside_leave(&visit->slot->visits, visit->tid);
   onstack_sys_sigprocmask(SIG_SETMASK, &visit->mask, NULL);
 }
 
@@ -7174,6 +7215,12 @@ onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
   }
 }
 
+onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring) {
+  if (onstack_ring_front(ring)) return NULL;
+  const uint64_t head = onstack_load_relaxed(&ring->head);
+  return head != onstack_load_relaxed(&ring->tail) ? ring_entry_at(ring, head) : NULL;
+}
+
 uint64_t onstack_ring_filled(const onstack_ring *ring) {
   const uint64_t head = onstack_load_relaxed(&ring->head);
   uint64_t at = head;
@@ -7259,6 +7306,26 @@ ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
 }
 
 ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
+
+ONSTACK_HANDLER void onstack_inside_enter(onstack_inside *inside, uint32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
+    uint32_t none = 0;
+    if (onstack_load_relaxed(&inside->tids[i]) == 0 && onstack_dekker_cas(&inside->tids[i], &none, tid)) return;
+  }
+  onstack_dekker_add(&inside->more, 1u);
+}
+
+ONSTACK_HANDLER bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
+    uint32_t has = tid;
+    if (onstack_load_relaxed(&inside->tids[i]) == tid) return onstack_dekker_cas(&inside->tids[i], &has, 0u);
+  }
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_inside_leave(onstack_inside *inside, uint32_t tid) {
+  if (!onstack_inside_take_out(inside, tid)) onstack_dekker_sub(&inside->more, 1u);
+}
 
 static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
   /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
@@ -10713,10 +10780,10 @@ static bool heap_is_due(uint32_t number, size_t size) {
  * has begun since, shows by the number. A child of vfork does not enter: it has its parent's memory, and if it were killed
  * inside, the session's end would wait for it for ever.
  */
-static bool heap_enter(onstack_source_visit *visit, uint32_t number, onstack_thread *record) {
+static bool heap_enter(onstack_source_visit *visit, uint32_t number) {
   onstack_slot *slot = onstack_load_relaxed(&heap.slot);
   if (onstack_sys_getpid() != onstack_load_relaxed(&heap.pid)) return false;
-  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation), record)) return false;
+  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation))) return false;
   if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
   onstack_source_leave(visit);
   return false;
@@ -10800,7 +10867,7 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
   if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!heap_enter(&visit, number, met ? heap_own.record : NULL)) return;
+  if (!heap_enter(&visit, number)) return;
   if (!met) heap_meet(visit.slot, number);
   heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
@@ -10815,7 +10882,7 @@ void onstack_heap_allocated(const void *address, size_t size) {
    that are there. */
 static __attribute__((noinline)) void heap_end(uint32_t number, uint64_t address) {
   onstack_source_visit visit;
-  if (!onstack_live_has(address) || !heap_enter(&visit, number, NULL)) return;
+  if (!onstack_live_has(address) || !heap_enter(&visit, number)) return;
   onstack_live_end(address);
   onstack_source_leave(&visit);
 }
@@ -14001,10 +14068,93 @@ onstack_call_name onstack_call_name_of(int64_t number) {
  * (handler/tick/process_tick.h), which is handed on to those that it does not meet (hand_on.h), and a scan takes those that no
  * tick has met for long (session/consumer.c says why).
  */
+/* ---- core/src/control/tick/threads.h ---- */
+/* The threads of the process as a session sees them: armed at start, reaped and named by housekeeping. */
+#ifndef ONSTACK_CONTROL_TICK_THREADS_H
+#define ONSTACK_CONTROL_TICK_THREADS_H
+
+/* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_threads_prepare(void);
+
+/* A session begins: it stays for good. Under the control lock. */
+ONSTACK_INTERNAL void onstack_threads_stay(void);
+
+/* Unmaps it, before there was any timer. Under the control lock. */
+ONSTACK_INTERNAL void onstack_threads_unprepare(void);
+
+/* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
+ONSTACK_INTERNAL void onstack_threads_set_quota(void);
+
+/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
+   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
+ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
+
+/*
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time (the clock's `scan_age`). The consumer of
+ * the slot only. Where nothing but scans finds threads, new ones are found late, and short ones missed.
+ *
+ * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
+ */
+ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
+
+/* Deletes all timers of the slot. */
+ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
+
+/* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
+ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
+
+/* Waits until no living thread is inside. A handler waits for nothing, so this ends when each of them has had the processor. */
+ONSTACK_INTERNAL void onstack_threads_wait_outside(onstack_inside *inside);
+
+/* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
+ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
+
+/* Ticks that were due and will not come, into the counters. All timers are deleted, no handler is inside. */
+ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
+
+/*
+ * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
+ * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
+ * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
+ * has a tick missing has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
+ */
+ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
+
+/*
+ * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
+ * is then out of every handler's reach: one that begins later is inside first and sees the new state.
+ */
+ONSTACK_INTERNAL bool onstack_threads_all_idle(void);
+
+/* Forgets all records. No handler is inside any more. */
+ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
+
+/* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
+ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
+
+/* How many ticks wait for threads that block the signal: asked of each thread, when process ticks have come, which look for
+   such time. The consumer of the slot. */
+ONSTACK_INTERNAL void onstack_threads_look_for_blocked(onstack_slot *slot);
+
+/*
+ * 1 if nothing is left of the process but our own threads (handler/tick/own_threads.h) and a first thread that has ended: libc
+ * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.
+ * -errno where nobody can tell: there is no /proc. Any thread.
+ */
+ONSTACK_INTERNAL int onstack_threads_are_all_ours(void);
+
+/* Records in use. Any thread. */
+ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
+
+/* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
+
+#endif
 
 #include <sched.h>
 #include <stdio.h>
 #include <sys/utsname.h>
+#include <string.h>
 #include <time.h>
 
 #define CLOCK_CPU_KERNEL_TICK 4000000u /* where nobody tells */
@@ -14074,11 +14224,6 @@ static int clock_cpu_join(onstack_slot *slot, const onstack_settings *settings) 
   return result;
 }
 
-/* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-static void clock_cpu_wait(const onstack_process_clock *clock) {
-  while (onstack_dekker_load(&clock->record->busy) != 0) onstack_sys_sleep(50000);
-}
-
 /* How often the kernel looks at timers of CPU time. */
 static uint64_t clock_cpu_kernel_tick(void) {
   struct timespec tick;
@@ -14099,7 +14244,8 @@ static uint32_t clock_cpu_processors(void) {
 static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
   const uint64_t kernel_ns = clock_cpu_kernel_tick();
   onstack_dekker_store(&clock->leader, NULL);
-  clock_cpu_wait(clock); /* a handler that knows the old one may be setting it */
+  onstack_threads_wait_outside(&clock->inside); /* a handler that knows the old one may be setting it */
+  onstack_store_relaxed(&clock->setting, 0u);   /* one that has ended there has not let go */
   clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
   onstack_store_relaxed(&clock->spread_ns, kernel_ns * clock_cpu_processors()); /* handlers that begin now read it */
   const int result = onstack_process_begin(clock, leader);
@@ -14125,7 +14271,7 @@ static void clock_cpu_end(onstack_process_clock *clock) {
   uint64_t now_ns = 0;
   int32_t id;
   onstack_dekker_store(&clock->generation, clock->generation + 1u);
-  clock_cpu_wait(clock); /* one that has seen the generation before may be setting the timer */
+  onstack_threads_wait_outside(&clock->inside); /* one that has seen the generation before may be setting the timer */
   if (onstack_timer_take(timer, ONSTACK_TIMER_STOPPED, &id)) {
     onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns);
     clock->due = onstack_timer_due(timer, clock->period_ns, now_ns);
@@ -14172,9 +14318,9 @@ static void clock_cpu_after_fork(void) {
     clock->signal = 0;
     clock->leader = NULL;
     clock->setting = 0;
-    if (!clock->record) continue;
-    onstack_timer_after_fork(&clock->record->timer); /* POSIX timers are not inherited (timer_create(2)) */
-    clock->record->busy = 0;
+    memset(&clock->inside, 0, sizeof(clock->inside));
+    if (clock->record)
+      onstack_timer_after_fork(&clock->record->timer); /* POSIX timers are not inherited (timer_create(2)) */
   }
 }
 
@@ -15614,86 +15760,6 @@ ONSTACK_INTERNAL void onstack_modules_after_fork(void);
 
 #endif
 
-/* ---- core/src/control/tick/threads.h ---- */
-/* The threads of the process as a session sees them: armed at start, reaped and named by housekeeping. */
-#ifndef ONSTACK_CONTROL_TICK_THREADS_H
-#define ONSTACK_CONTROL_TICK_THREADS_H
-
-/* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
-ONSTACK_INTERNAL int onstack_threads_prepare(void);
-
-/* A session begins: it stays for good. Under the control lock. */
-ONSTACK_INTERNAL void onstack_threads_stay(void);
-
-/* Unmaps it, before there was any timer. Under the control lock. */
-ONSTACK_INTERNAL void onstack_threads_unprepare(void);
-
-/* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
-ONSTACK_INTERNAL void onstack_threads_set_quota(void);
-
-/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
-   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
-ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
-
-/*
- * Gives a timer to threads that have none yet and have used `least_us` of CPU time (the clock's `scan_age`). The consumer of
- * the slot only. Where nothing but scans finds threads, new ones are found late, and short ones missed.
- *
- * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
- */
-ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
-
-/* Deletes all timers of the slot. */
-ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
-
-/* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
-ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
-
-/* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
-ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
-
-/* Ticks that were due and will not come, into the counters. All timers are deleted, no handler is inside. */
-ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
-
-/*
- * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
- * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
- * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
- * has a tick missing has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
- */
-ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
-
-/*
- * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
- * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.
- */
-ONSTACK_INTERNAL bool onstack_threads_all_idle(void);
-
-/* Forgets all records. No handler is inside any more. */
-ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
-
-/* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
-ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
-
-/* How many ticks wait for threads that block the signal: asked of each thread, when process ticks have come, which look for
-   such time. The consumer of the slot. */
-ONSTACK_INTERNAL void onstack_threads_look_for_blocked(onstack_slot *slot);
-
-/*
- * 1 if nothing is left of the process but our own threads (handler/tick/own_threads.h) and a first thread that has ended: libc
- * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.
- * -errno where nobody can tell: there is no /proc. Any thread.
- */
-ONSTACK_INTERNAL int onstack_threads_are_all_ours(void);
-
-/* Records in use. Any thread. */
-ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
-
-/* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
-
-#endif
-
 /* ---- core/src/control/tick/vdso.h ---- */
 #ifndef ONSTACK_CONTROL_TICK_VDSO_H
 #define ONSTACK_CONTROL_TICK_VDSO_H
@@ -15912,7 +15978,7 @@ void onstack_slots_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     /* Of a free one as well: a thread of the parent may have been on its way in, to see that the session is over. */
-    if (slot->threads.process) slot->threads.process->busy = 0;
+    memset(&slot->visits, 0, sizeof(slot->visits));
     if (slot->state == ONSTACK_SLOT_FREE) continue;
     slot->generation++; /* handles of the parent's sessions are stopped ones here */
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
@@ -16181,6 +16247,7 @@ bool onstack_task_list_is_foreign(void) {
 #include <time.h>
 #include <unistd.h>
 
+#define THREADS_ASK_ROUNDS 64u   /* of a wait */
 #define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
 #define THREADS_DELIVERY_WAIT_NS 200000000u
 
@@ -16301,18 +16368,51 @@ static bool threads_scan_begin(onstack_slot *slot) {
 
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
+/* In these rounds of a wait the kernel is asked whether the thread is still there. */
+static bool threads_asks(uint32_t round) { return round % THREADS_ASK_ROUNDS == THREADS_ASK_ROUNDS - 1; }
+
+/* A thread that has ended inside never leaves. A child of vfork is another process, and can be inside in its parent's
+   memory. */
+static bool threads_has_ended(uint32_t tid) {
+  return onstack_task_is_gone(tid) && onstack_sys_call2(SYS_kill, (long)tid, 0) == -ESRCH;
+}
+
+static bool threads_are_outside(onstack_inside *inside, bool asks) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
+    const uint32_t tid = onstack_dekker_load(&inside->tids[i]);
+    if (tid == 0) continue;
+    if (!asks || !threads_has_ended(tid)) return false;
+    onstack_inside_take_out(inside, tid);
+  }
+  return onstack_dekker_load(&inside->more) == 0;
+}
+
+void onstack_threads_wait_outside(onstack_inside *inside) {
+  for (uint32_t round = 0; !threads_are_outside(inside, threads_asks(round)); round++) onstack_moment(round);
+}
+
+/* The thread has ended; if it did so inside of the handler, `busy` has stayed. */
+static void threads_take_out(onstack_thread *record) {
+  if (onstack_dekker_load(&record->busy) != 0) onstack_dekker_sub(&record->busy, 1u);
+}
+
 static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)slot;
-  (void)tid;
-  /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-  for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) onstack_moment(round);
+  for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) {
+    if (threads_asks(round) && onstack_task_is_gone(tid)) threads_take_out(record);
+    onstack_moment(round);
+  }
+}
+
+static void threads_wait_process_ticks(const onstack_slot *slot) {
+  if (slot->process_clock) onstack_threads_wait_outside(&slot->process_clock->inside);
 }
 
 /* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Returns
    the CPU time that this took. */
 static uint64_t threads_wait_claims(const onstack_slot *slot) {
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  threads_wait(slot, slot->threads.process, 0);
+  threads_wait_process_ticks(slot);
   return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
 }
 
@@ -16370,21 +16470,23 @@ static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record,
  * waited for, so that no timer is made any more while they are taken away. What ticks until then is counted.
  */
 void onstack_threads_disarm_all(onstack_slot *slot) {
-  threads_wait(slot, slot->threads.process, 0);
+  threads_wait_process_ticks(slot);
   threads_each(slot, threads_stop_timer);
 }
 
 void onstack_threads_wait_idle(onstack_slot *slot) {
   threads_each(slot, threads_wait);
-  threads_wait(slot, slot->threads.process, 0); /* sources that are no signals (handler/tick/record.h) */
+  threads_wait_process_ticks(slot);
+  onstack_threads_wait_outside(&slot->visits);
 }
 
 bool onstack_threads_all_idle(void) {
   onstack_fence_dekker();
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
+    if (!threads_are_outside(&onstack_process_clocks[i].inside, true)) return false;
     if (!slot->threads.tids) continue;
-    if (onstack_dekker_load(&slot->threads.process->busy) != 0) return false;
+    if (!threads_are_outside(&onstack_slots[i].visits, true)) return false;
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++)
       if (onstack_observe(&slot->threads.tids[r]) != 0 && onstack_dekker_load(&slot->threads.records[r].busy) != 0)
         return false;
@@ -16458,6 +16560,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
   onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
   if (onstack_thread_is_claimed(record)) return;
   if (onstack_task_is_gone(tid)) {
+    threads_take_out(record);
     threads_release(slot, record, tid);
     return;
   }
@@ -16520,9 +16623,16 @@ uint64_t onstack_threads_count(const onstack_slot *slot) {
   return count;
 }
 
+static bool threads_has(const onstack_inside *inside, int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++)
+    if (onstack_load_relaxed(&inside->tids[i]) == (uint32_t)tid) return true;
+  return false;
+}
+
 bool onstack_threads_in_handler(int32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
+    if (threads_has(&onstack_process_clocks[i].inside, tid) || threads_has(&slot->visits, tid)) return true;
     if (onstack_dekker_load(&slot->state) < ONSTACK_SLOT_RUNNING) continue;
     const onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)tid);
     if (record && onstack_load_relaxed(&record->busy) != 0) return true;
@@ -16861,7 +16971,7 @@ static void wall_record(onstack_slot *slot, onstack_wall_mark *mark, const onsta
   const uint32_t weight = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
   const onstack_event event = {
       .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
-  if (!onstack_source_enter(&visit, slot, slot->generation, NULL)) {
+  if (!onstack_source_enter(&visit, slot, slot->generation)) {
     onstack_wall_lose(slot, ns, weight);
     return;
   }
@@ -29223,6 +29333,7 @@ struct onstack_session {
   onstack_slot *slot;
   uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
   uint32_t running;    /* 1 until somebody stops it */
+  uint32_t idle;       /* it is stopped, and no handler is inside any more (publish / observe) */
   onstack_drain_thread drain;
   onstack_drain_thread clock_thread; /* where the clock needs one */
   uint32_t clock_wake;
@@ -29531,6 +29642,18 @@ static uint64_t session_next_look(onstack_session *session) {
   return pause;
 }
 
+/* A thread has ended inside of the handler, so the samples behind its own are held up. Drops that one, and counts it. */
+static bool session_drop_abandoned(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  onstack_ring_entry *entry = onstack_ring_abandoned(&slot->ring);
+  if (!entry) return false;
+  onstack_sum *lost = &slot->lost[entry->kind].unwinder;
+  onstack_add_relaxed(&lost->weight, (uint64_t)entry->weight);
+  onstack_add_relaxed(&lost->value, entry->value);
+  onstack_ring_release(&slot->ring, entry);
+  return true;
+}
+
 uint64_t onstack_session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
@@ -29539,7 +29662,9 @@ uint64_t onstack_session_drain_work(void *data) {
   }
   session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
-  while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  do {
+    while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  } while (onstack_observe(&session->idle) && session_is_here(session) && session_drop_abandoned(session));
   uint64_t pause = session_next_look(session);
   onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
   /* One that came during this round has woken nobody; pairs with the fence in handler/tick/record.c. */
@@ -30485,6 +30610,7 @@ int onstack_session_start_at_once(const onstack_options *options, onstack_sessio
 /* The last samples go to the sink, then the slot is somebody else's. */
 static void session_finish(onstack_session *session) {
   onstack_ours++;
+  onstack_publish(&session->idle, 1u);
   if (session->settings.threads)
     onstack_drain_thread_stop(&session->drain);
   else

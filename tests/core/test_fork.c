@@ -393,7 +393,8 @@ Test(fork, a_preparation_of_another_thread_is_none_in_a_child_with_the_same_id) 
 Test(fork, a_thread_that_came_too_late_keeps_no_stop_of_the_child_waiting) {
   onstack_options options = t_options(100, NULL, NULL);
   t_finish(t_start(&options));
-  onstack_add_relaxed(&onstack_slots[0].threads.process->busy, 1u);
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_inside_enter(&onstack_slots[0].visits, tid);
   const pid_t child = fork();
   if (child == 0) {
     onstack_session *session;
@@ -401,6 +402,6 @@ Test(fork, a_thread_that_came_too_late_keeps_no_stop_of_the_child_waiting) {
     if (onstack_session_start(&options, &session) != 0) _exit(1);
     _exit(onstack_session_free(session) == 0 ? 0 : 2);
   }
-  onstack_sub_relaxed(&onstack_slots[0].threads.process->busy, 1u);
+  onstack_inside_leave(&onstack_slots[0].visits, tid);
   cr_assert_eq(t_wait(child), 0);
 }

@@ -79,7 +79,7 @@ __attribute__((noinline, noclone, section("text_source"))) static void allocate(
   onstack_registers_from(&registers, &context);
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *own = onstack_thread_find(&slot->threads, tid);
-  if (!onstack_source_enter(&visit, slot, session->generation, own)) {
+  if (!onstack_source_enter(&visit, slot, session->generation)) {
     made->refused++;
     return;
   }

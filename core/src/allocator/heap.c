@@ -95,10 +95,10 @@ static bool heap_is_due(uint32_t number, size_t size) {
  * has begun since, shows by the number. A child of vfork does not enter: it has its parent's memory, and if it were killed
  * inside, the session's end would wait for it for ever.
  */
-static bool heap_enter(onstack_source_visit *visit, uint32_t number, onstack_thread *record) {
+static bool heap_enter(onstack_source_visit *visit, uint32_t number) {
   onstack_slot *slot = onstack_load_relaxed(&heap.slot);
   if (onstack_sys_getpid() != onstack_load_relaxed(&heap.pid)) return false;
-  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation), record)) return false;
+  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation))) return false;
   if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
   onstack_source_leave(visit);
   return false;
@@ -182,7 +182,7 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
   if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!heap_enter(&visit, number, met ? heap_own.record : NULL)) return;
+  if (!heap_enter(&visit, number)) return;
   if (!met) heap_meet(visit.slot, number);
   heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
@@ -197,7 +197,7 @@ void onstack_heap_allocated(const void *address, size_t size) {
    that are there. */
 static __attribute__((noinline)) void heap_end(uint32_t number, uint64_t address) {
   onstack_source_visit visit;
-  if (!onstack_live_has(address) || !heap_enter(&visit, number, NULL)) return;
+  if (!onstack_live_has(address) || !heap_enter(&visit, number)) return;
   onstack_live_end(address);
   onstack_source_leave(&visit);
 }

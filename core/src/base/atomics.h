@@ -25,6 +25,8 @@
 #define onstack_dekker_store(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_SEQ_CST)
 #define onstack_dekker_add(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_SEQ_CST)
 #define onstack_dekker_sub(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_SEQ_CST)
+#define onstack_dekker_cas(pointer, expected, value)                                                                        \
+  __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 
 /* Reference counts: whoever lets go last sees all that the others did with the object. */
 #define onstack_retain(pointer) __atomic_fetch_add((pointer), 1, __ATOMIC_RELAXED)

@@ -234,6 +234,18 @@ static uint64_t session_next_look(onstack_session *session) {
   return pause;
 }
 
+/* A thread has ended inside of the handler, so the samples behind its own are held up. Drops that one, and counts it. */
+static bool session_drop_abandoned(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  onstack_ring_entry *entry = onstack_ring_abandoned(&slot->ring);
+  if (!entry) return false;
+  onstack_sum *lost = &slot->lost[entry->kind].unwinder;
+  onstack_add_relaxed(&lost->weight, (uint64_t)entry->weight);
+  onstack_add_relaxed(&lost->value, entry->value);
+  onstack_ring_release(&slot->ring, entry);
+  return true;
+}
+
 uint64_t onstack_session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
@@ -242,7 +254,9 @@ uint64_t onstack_session_drain_work(void *data) {
   }
   session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
-  while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  do {
+    while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  } while (onstack_observe(&session->idle) && session_is_here(session) && session_drop_abandoned(session));
   uint64_t pause = session_next_look(session);
   onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
   /* One that came during this round has woken nobody; pairs with the fence in handler/tick/record.c. */

@@ -242,6 +242,7 @@ int onstack_session_start_at_once(const onstack_options *options, onstack_sessio
 /* The last samples go to the sink, then the slot is somebody else's. */
 static void session_finish(onstack_session *session) {
   onstack_ours++;
+  onstack_publish(&session->idle, 1u);
   if (session->settings.threads)
     onstack_drain_thread_stop(&session->drain);
   else

@@ -29,6 +29,7 @@ struct onstack_session {
   onstack_slot *slot;
   uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
   uint32_t running;    /* 1 until somebody stops it */
+  uint32_t idle;       /* it is stopped, and no handler is inside any more (publish / observe) */
   onstack_drain_thread drain;
   onstack_drain_thread clock_thread; /* where the clock needs one */
   uint32_t clock_wake;

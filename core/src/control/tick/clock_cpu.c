@@ -5,12 +5,14 @@
  * tick has met for long (session/consumer.c says why).
  */
 #include "control/tick/clock.h"
+#include "control/tick/threads.h"
 #include "handler/tick/arm.h"
 #include "handler/tick/process_tick.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <sys/utsname.h>
+#include <string.h>
 #include <time.h>
 
 #define CLOCK_CPU_KERNEL_TICK 4000000u /* where nobody tells */
@@ -80,11 +82,6 @@ static int clock_cpu_join(onstack_slot *slot, const onstack_settings *settings) 
   return result;
 }
 
-/* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-static void clock_cpu_wait(const onstack_process_clock *clock) {
-  while (onstack_dekker_load(&clock->record->busy) != 0) onstack_sys_sleep(50000);
-}
-
 /* How often the kernel looks at timers of CPU time. */
 static uint64_t clock_cpu_kernel_tick(void) {
   struct timespec tick;
@@ -105,7 +102,8 @@ static uint32_t clock_cpu_processors(void) {
 static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
   const uint64_t kernel_ns = clock_cpu_kernel_tick();
   onstack_dekker_store(&clock->leader, NULL);
-  clock_cpu_wait(clock); /* a handler that knows the old one may be setting it */
+  onstack_threads_wait_outside(&clock->inside); /* a handler that knows the old one may be setting it */
+  onstack_store_relaxed(&clock->setting, 0u);   /* one that has ended there has not let go */
   clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
   onstack_store_relaxed(&clock->spread_ns, kernel_ns * clock_cpu_processors()); /* handlers that begin now read it */
   const int result = onstack_process_begin(clock, leader);
@@ -131,7 +129,7 @@ static void clock_cpu_end(onstack_process_clock *clock) {
   uint64_t now_ns = 0;
   int32_t id;
   onstack_dekker_store(&clock->generation, clock->generation + 1u);
-  clock_cpu_wait(clock); /* one that has seen the generation before may be setting the timer */
+  onstack_threads_wait_outside(&clock->inside); /* one that has seen the generation before may be setting the timer */
   if (onstack_timer_take(timer, ONSTACK_TIMER_STOPPED, &id)) {
     onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns);
     clock->due = onstack_timer_due(timer, clock->period_ns, now_ns);
@@ -178,9 +176,9 @@ static void clock_cpu_after_fork(void) {
     clock->signal = 0;
     clock->leader = NULL;
     clock->setting = 0;
-    if (!clock->record) continue;
-    onstack_timer_after_fork(&clock->record->timer); /* POSIX timers are not inherited (timer_create(2)) */
-    clock->record->busy = 0;
+    memset(&clock->inside, 0, sizeof(clock->inside));
+    if (clock->record)
+      onstack_timer_after_fork(&clock->record->timer); /* POSIX timers are not inherited (timer_create(2)) */
   }
 }
 

@@ -229,7 +229,7 @@ void onstack_slots_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     /* Of a free one as well: a thread of the parent may have been on its way in, to see that the session is over. */
-    if (slot->threads.process) slot->threads.process->busy = 0;
+    memset(&slot->visits, 0, sizeof(slot->visits));
     if (slot->state == ONSTACK_SLOT_FREE) continue;
     slot->generation++; /* handles of the parent's sessions are stopped ones here */
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {

@@ -11,6 +11,7 @@
 #include "control/tick/task_list.h"
 #include "handler/tick/arm.h"
 #include "handler/tick/own_threads.h"
+#include "handler/tick/process_tick.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define THREADS_ASK_ROUNDS 64u   /* of a wait */
 #define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
 #define THREADS_DELIVERY_WAIT_NS 200000000u
 
@@ -139,18 +141,51 @@ static bool threads_scan_begin(onstack_slot *slot) {
 
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
+/* In these rounds of a wait the kernel is asked whether the thread is still there. */
+static bool threads_asks(uint32_t round) { return round % THREADS_ASK_ROUNDS == THREADS_ASK_ROUNDS - 1; }
+
+/* A thread that has ended inside never leaves. A child of vfork is another process, and can be inside in its parent's
+   memory. */
+static bool threads_has_ended(uint32_t tid) {
+  return onstack_task_is_gone(tid) && onstack_sys_call2(SYS_kill, (long)tid, 0) == -ESRCH;
+}
+
+static bool threads_are_outside(onstack_inside *inside, bool asks) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
+    const uint32_t tid = onstack_dekker_load(&inside->tids[i]);
+    if (tid == 0) continue;
+    if (!asks || !threads_has_ended(tid)) return false;
+    onstack_inside_take_out(inside, tid);
+  }
+  return onstack_dekker_load(&inside->more) == 0;
+}
+
+void onstack_threads_wait_outside(onstack_inside *inside) {
+  for (uint32_t round = 0; !threads_are_outside(inside, threads_asks(round)); round++) onstack_moment(round);
+}
+
+/* The thread has ended; if it did so inside of the handler, `busy` has stayed. */
+static void threads_take_out(onstack_thread *record) {
+  if (onstack_dekker_load(&record->busy) != 0) onstack_dekker_sub(&record->busy, 1u);
+}
+
 static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)slot;
-  (void)tid;
-  /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-  for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) onstack_moment(round);
+  for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) {
+    if (threads_asks(round) && onstack_task_is_gone(tid)) threads_take_out(record);
+    onstack_moment(round);
+  }
+}
+
+static void threads_wait_process_ticks(const onstack_slot *slot) {
+  if (slot->process_clock) onstack_threads_wait_outside(&slot->process_clock->inside);
 }
 
 /* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Returns
    the CPU time that this took. */
 static uint64_t threads_wait_claims(const onstack_slot *slot) {
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  threads_wait(slot, slot->threads.process, 0);
+  threads_wait_process_ticks(slot);
   return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
 }
 
@@ -208,21 +243,23 @@ static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record,
  * waited for, so that no timer is made any more while they are taken away. What ticks until then is counted.
  */
 void onstack_threads_disarm_all(onstack_slot *slot) {
-  threads_wait(slot, slot->threads.process, 0);
+  threads_wait_process_ticks(slot);
   threads_each(slot, threads_stop_timer);
 }
 
 void onstack_threads_wait_idle(onstack_slot *slot) {
   threads_each(slot, threads_wait);
-  threads_wait(slot, slot->threads.process, 0); /* sources that are no signals (handler/tick/record.h) */
+  threads_wait_process_ticks(slot);
+  onstack_threads_wait_outside(&slot->visits);
 }
 
 bool onstack_threads_all_idle(void) {
   onstack_fence_dekker();
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
+    if (!threads_are_outside(&onstack_process_clocks[i].inside, true)) return false;
     if (!slot->threads.tids) continue;
-    if (onstack_dekker_load(&slot->threads.process->busy) != 0) return false;
+    if (!threads_are_outside(&onstack_slots[i].visits, true)) return false;
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++)
       if (onstack_observe(&slot->threads.tids[r]) != 0 && onstack_dekker_load(&slot->threads.records[r].busy) != 0)
         return false;
@@ -296,6 +333,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
   onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
   if (onstack_thread_is_claimed(record)) return;
   if (onstack_task_is_gone(tid)) {
+    threads_take_out(record);
     threads_release(slot, record, tid);
     return;
   }
@@ -358,9 +396,16 @@ uint64_t onstack_threads_count(const onstack_slot *slot) {
   return count;
 }
 
+static bool threads_has(const onstack_inside *inside, int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++)
+    if (onstack_load_relaxed(&inside->tids[i]) == (uint32_t)tid) return true;
+  return false;
+}
+
 bool onstack_threads_in_handler(int32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
+    if (threads_has(&onstack_process_clocks[i].inside, tid) || threads_has(&slot->visits, tid)) return true;
     if (onstack_dekker_load(&slot->state) < ONSTACK_SLOT_RUNNING) continue;
     const onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)tid);
     if (record && onstack_load_relaxed(&record->busy) != 0) return true;

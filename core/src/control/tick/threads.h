@@ -36,6 +36,9 @@ ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
 /* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
 ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
 
+/* Waits until no living thread is inside. A handler waits for nothing, so this ends when each of them has had the processor. */
+ONSTACK_INTERNAL void onstack_threads_wait_outside(onstack_inside *inside);
+
 /* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
 
@@ -52,7 +55,7 @@ ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
 
 /*
  * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
- * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.
+ * is then out of every handler's reach: one that begins later is inside first and sees the new state.
  */
 ONSTACK_INTERNAL bool onstack_threads_all_idle(void);
 

@@ -71,7 +71,7 @@ static void wall_record(onstack_slot *slot, onstack_wall_mark *mark, const onsta
   const uint32_t weight = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
   const onstack_event event = {
       .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
-  if (!onstack_source_enter(&visit, slot, slot->generation, NULL)) {
+  if (!onstack_source_enter(&visit, slot, slot->generation)) {
     onstack_wall_lose(slot, ns, weight);
     return;
   }

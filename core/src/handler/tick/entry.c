@@ -153,12 +153,11 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_
   if (weight == 0) return true;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
-  onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
   onstack_record_tick(slot, record, tid, weight, context, false);
-  onstack_dekker_sub(&record->busy, 1u);
   return true;
 }
 
+/* Inside of the clock. */
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t brings_ns = 0; /* until a session has room */
@@ -167,7 +166,6 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
-    onstack_dekker_add(&slot->threads.process->busy, 1u); /* before the look at the state; see slot.h */
     /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
        above, with another clock. */
     if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
@@ -179,7 +177,6 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
         found |= entry_meet(slot, tid, brings_ns, context);
       }
     }
-    onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
   /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
   if (brings_ns > 0) onstack_process_met(clock, info, found);
@@ -211,21 +208,37 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
   return true;
 }
 
-/* By value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. */
-static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info,
-                                                ucontext_t *context) {
-  bool taken;
-  onstack_dekker_add(&tick.record->busy, 1u); /* before the look at the state; see slot.h */
-  if (tick.slot < ONSTACK_MAX_SESSIONS) {
-    taken = entry_session_tick(&onstack_slots[tick.slot], tick, info, context);
-  } else {
-    onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
-    const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
-    taken = onstack_process_is_handed_on(info) ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
-    if (taken) entry_process_tick(clock, info, context);
-  }
+static ONSTACK_HANDLER void entry_count_late(int signal, bool taken) {
   if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+}
+
+/* These two by value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. Each is inside
+   before it looks at the state; see slot.h. */
+static ONSTACK_HANDLER_APART void entry_thread_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
+                                                     ucontext_t *context) {
+  onstack_dekker_add(&tick.record->busy, 1u);
+  entry_count_late(signal, entry_session_tick(&onstack_slots[tick.slot], tick, info, context));
   onstack_dekker_sub(&tick.record->busy, 1u);
+}
+
+static ONSTACK_HANDLER_APART void entry_process_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
+                                                      ucontext_t *context) {
+  onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
+  onstack_inside_enter(&clock->inside,
+                       (uint32_t)onstack_sys_gettid()); /* asked again later: that takes no room on the stack */
+  const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
+  const bool handed_on = onstack_process_is_handed_on(info);
+  const bool taken = handed_on ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
+  entry_count_late(signal, taken);
+  if (taken) entry_process_tick(clock, info, context);
+  onstack_inside_leave(&clock->inside, (uint32_t)onstack_sys_gettid());
+}
+
+static ONSTACK_HANDLER void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
+  if (tick.slot < ONSTACK_MAX_SESSIONS)
+    entry_thread_timer(tick, signal, info, context);
+  else
+    entry_process_timer(tick, signal, info, context);
 }
 
 /*

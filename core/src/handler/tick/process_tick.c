@@ -195,7 +195,9 @@ static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const 
 }
 
 ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
-  onstack_dekker_add(&clock->record->busy, 1u); /* before the looks: stop changes both and then waits for us */
+  /* Before the looks: stop changes both and then waits for us. */
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_inside_enter(&clock->inside, tid);
   if (process_stands_in(clock))
     onstack_store_relaxed(&clock->look_at, UINT64_MAX);
   else if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
@@ -203,5 +205,5 @@ ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock,
     process_put_off(clock, slot);
     process_let_go(clock);
   }
-  onstack_dekker_sub(&clock->record->busy, 1u);
+  onstack_inside_leave(&clock->inside, tid);
 }

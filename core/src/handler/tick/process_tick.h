@@ -25,7 +25,7 @@
 
 struct onstack_process_clock {
   /* What a thread's tick puts it off by, in one cache line. */
-  onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
+  onstack_thread *record; /* its address is the cookie; of its fields only `timer` is in use */
   onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
   uint64_t period_ns;
   uint64_t step_ns; /* the longer one of the period and the kernel's tick */
@@ -44,6 +44,7 @@ struct onstack_process_clock {
   uint32_t looks;       /* ticks of this search that have met no new thread */
   uint32_t looks_most;  /* after which it rests */
   uint32_t rests;       /* since the last new thread */
+  onstack_inside inside; /* handlers of its ticks, and those that put it off */
 } __attribute__((aligned(ONSTACK_CACHE_LINE)));
 
 ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];

@@ -126,7 +126,6 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
     record_wake_consumer(slot);
     return NULL;
   }
-  entry->time_ns = record_now_ns(slot);
   entry->value = value;
   entry->weight = weight;
   entry->kind = (uint8_t)kind;
@@ -134,6 +133,8 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
   entry->flags = 0;
   /* Before the walk reads any of it; odd: of the one before. */
   entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
+  /* Last: where this is a system call the thread may end in it, and the consumer reads the rest (onstack_ring_abandoned). */
+  entry->time_ns = record_now_ns(slot);
   return entry;
 }
 
@@ -222,12 +223,10 @@ ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_threa
   record_stack(slot, &event, entry, position);
 }
 
-ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
-                                          onstack_thread *own) {
+ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation) {
   const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
   if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
   visit->slot = slot;
-  visit->inside = own ? own : slot->threads.process;
   /* Refused (seccomp): a signal could nest, and there is no mask to be put back. Such a filter stays, so what is counted of a
      session that ends here, or begins, is the least of it. */
   if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) {
@@ -235,13 +234,15 @@ ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_s
     onstack_add_relaxed(&slot->counters.unattributed, (uint64_t)1);
     return false;
   }
-  onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
+  /* Before the look at the state; see slot.h. */
+  visit->tid = (uint32_t)onstack_sys_gettid();
+  onstack_inside_enter(&slot->visits, visit->tid);
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
   onstack_source_leave(visit);
   return false;
 }
 
 ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
-  onstack_dekker_sub(&visit->inside->busy, 1u);
+  onstack_inside_leave(&visit->slot->visits, visit->tid);
   onstack_sys_sigprocmask(SIG_SETMASK, &visit->mask, NULL);
 }

@@ -68,16 +68,15 @@ ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *th
 /* From before a source's call of onstack_record in an ordinary thread until after it. */
 typedef struct onstack_source_visit {
   onstack_slot *slot;
-  onstack_thread *inside; /* whose `busy` is raised */
-  uint64_t mask;          /* the thread's, of before */
+  uint32_t tid;  /* of the calling thread, which is inside of the slot's `visits` */
+  uint64_t mask; /* its signal mask of before */
 } onstack_source_visit;
 
 /*
  * Blocks every signal and keeps the session from ending; false: it is over (or not the one that the generation names), and
- * nothing is left to do. `own` is the calling thread's record, or NULL. For sources that are no signals.
+ * nothing is left to do. For sources that are no signals.
  */
-ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
-                                           onstack_thread *own);
+ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation);
 ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
 
 #endif

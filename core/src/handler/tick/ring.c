@@ -123,6 +123,12 @@ onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
   }
 }
 
+onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring) {
+  if (onstack_ring_front(ring)) return NULL;
+  const uint64_t head = onstack_load_relaxed(&ring->head);
+  return head != onstack_load_relaxed(&ring->tail) ? ring_entry_at(ring, head) : NULL;
+}
+
 uint64_t onstack_ring_filled(const onstack_ring *ring) {
   const uint64_t head = onstack_load_relaxed(&ring->head);
   uint64_t at = head;

@@ -121,6 +121,10 @@ static inline __attribute__((unused)) uint64_t onstack_ring_position(const onsta
 /* The position behind the entries that are filled by now, without a gap from the front on. Consumer only. */
 ONSTACK_INTERNAL uint64_t onstack_ring_filled(const onstack_ring *ring);
 
+/* Returns the front entry if it is claimed and not filled, else NULL. Its producer has ended; kind, weight and value are set.
+   Consumer only, while no living producer is inside. */
+ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring);
+
 /* Gives the front entry back to the producers. Consumer only. */
 ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry);
 

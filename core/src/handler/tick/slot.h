@@ -3,9 +3,10 @@
  * A slot is what the handler sees of a running session. Slots are static; a session takes a free one at start and gives
  * it back at stop. Control writes the plain fields while the slot is not running; `state` publishes them.
  *
- * Stop and the handler meet by a dekker pair: the handler raises its record's `busy` and then looks at `state`; stop
- * changes `state` and then waits for every `busy` to fall. So after that wait no handler touches the ring or the
- * unwinder of the session, and none will: a later one sees the state (or a newer generation) and only counts.
+ * Stop and the handler synchronize by a dekker pair: the handler raises its record's `busy`, or is inside of its process clock
+ * or of `visits`, and then reads `state`; stop changes `state` and then waits until no living thread is inside. So after that
+ * wait no handler touches the ring or the unwinder of the session, and none will: a later one sees the state (or a newer
+ * generation) and only counts.
  */
 #ifndef ONSTACK_HANDLER_TICK_SLOT_H
 #define ONSTACK_HANDLER_TICK_SLOT_H
@@ -88,6 +89,7 @@ typedef struct onstack_slot {
   uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
   uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
   onstack_thread_table threads;
+  onstack_inside visits; /* of sources that are no signals */
   onstack_counters counters;
   onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
   onstack_lost lost[ONSTACK_KINDS];

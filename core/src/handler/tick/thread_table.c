@@ -47,6 +47,26 @@ ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
 
 ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
 
+ONSTACK_HANDLER void onstack_inside_enter(onstack_inside *inside, uint32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
+    uint32_t none = 0;
+    if (onstack_load_relaxed(&inside->tids[i]) == 0 && onstack_dekker_cas(&inside->tids[i], &none, tid)) return;
+  }
+  onstack_dekker_add(&inside->more, 1u);
+}
+
+ONSTACK_HANDLER bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
+    uint32_t has = tid;
+    if (onstack_load_relaxed(&inside->tids[i]) == tid) return onstack_dekker_cas(&inside->tids[i], &has, 0u);
+  }
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_inside_leave(onstack_inside *inside, uint32_t tid) {
+  if (!onstack_inside_take_out(inside, tid)) onstack_dekker_sub(&inside->more, 1u);
+}
+
 static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
   /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
      short-lived threads use the same few pages again. */

@@ -34,7 +34,7 @@ typedef struct onstack_stack_range {
 } onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  uint32_t busy;        /* handlers inside for this record (dekker with stop) */
   onstack_seqlock lock; /* of `name` and `ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
   onstack_timer timer;
   uint64_t name[2];     /* 16 bytes, NUL-padded */
@@ -62,8 +62,25 @@ typedef struct onstack_thread_table {
   onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
   uint32_t *tids;          /* 0: free */
   onstack_thread_note *notes;
-  onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
+  onstack_thread *process; /* lent to a thread that no record could be had for */
 } onstack_thread_table;
+
+/*
+ * The threads that are inside of something that stop waits for and that belongs to no thread's record. By id, because a thread
+ * can end there, and nothing may wait for it then: a seccomp filter kills the thread that makes a forbidden call.
+ */
+#define ONSTACK_INSIDE 16u
+typedef struct onstack_inside {
+  uint32_t tids[ONSTACK_INSIDE]; /* 0: free (dekker with stop) */
+  uint32_t more;                 /* threads that found no place */
+} onstack_inside;
+
+/* A thread enters once before it leaves. Signal-safe. */
+ONSTACK_INTERNAL void onstack_inside_enter(onstack_inside *inside, uint32_t tid);
+ONSTACK_INTERNAL void onstack_inside_leave(onstack_inside *inside, uint32_t tid);
+
+/* Returns true if the thread had a place. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid);
 
 /* Size of the region (19 MiB of addresses; a page comes into being when a record is used), and its one-time
    publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
