@@ -13040,13 +13040,19 @@ static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint
 #endif
 
 /* ---- core/src/control/tick/own_threads_wait.h ---- */
-/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
+/* The other side of handler/tick/own_threads.h: a signal's action is to change while threads of ours have it open, or a thread
+   of ours has been killed. */
 #ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
 #define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
 
 /* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
    waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
 ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+/* Forgets the threads of ours that have ended without onstack_own_leave: a seccomp filter for all threads
+   (SECCOMP_FILTER_FLAG_TSYNC) has killed them. Returns true if there was one, now or before: what it had locked stays locked.
+   Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
 
 #endif
 
@@ -15712,6 +15718,8 @@ bool onstack_look_works(void) {
 
 /* ---- core/src/control/tick/own_threads_wait.c ---- */
 
+#include <errno.h>
+
 #define OWN_CLOSE_NS 100000000u /* for all of them together */
 
 void onstack_own_wait_closed(int32_t signal) {
@@ -15722,6 +15730,17 @@ void onstack_own_wait_closed(int32_t signal) {
     if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
     while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
   }
+}
+
+bool onstack_own_forget_killed(void) {
+  static int32_t killed_in; /* the process where one has been killed: a child of fork has others */
+  const int32_t process = onstack_sys_getpid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    int32_t tid = onstack_load_relaxed(&onstack_own_threads[i].tid);
+    if (tid == 0 || onstack_sys_call3(SYS_tgkill, process, tid, 0) != -ESRCH) continue;
+    if (onstack_cas(&onstack_own_threads[i].tid, &tid, 0)) onstack_store_relaxed(&killed_in, process);
+  }
+  return onstack_load_relaxed(&killed_in) == process;
 }
 
 /* ---- core/src/control/tick/slots.c ---- */
@@ -16374,7 +16393,8 @@ static bool threads_asks(uint32_t round) { return round % THREADS_ASK_ROUNDS == 
 /* A thread that has ended inside never leaves. A child of vfork is another process, and can be inside in its parent's
    memory. */
 static bool threads_has_ended(uint32_t tid) {
-  return onstack_task_is_gone(tid) && onstack_sys_call2(SYS_kill, (long)tid, 0) == -ESRCH;
+  if (!onstack_task_is_gone(tid)) return false;
+  return tid == (uint32_t)onstack_sys_getpid() || onstack_sys_call2(SYS_kill, (long)tid, 0) == -ESRCH;
 }
 
 static bool threads_are_outside(onstack_inside *inside, bool asks) {
@@ -16607,6 +16627,7 @@ int onstack_threads_are_all_ours(void) {
   char path[8];
   const uint64_t number = onstack_task_list_number();
   if (number == 0) return -errno;
+  if (number <= onstack_own_count()) onstack_own_forget_killed();
   if (number != onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
   if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
@@ -22065,6 +22086,7 @@ ONSTACK_INTERNAL void onstack_drain_thread_stop(onstack_drain_thread *drain);
 
 #endif
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -22073,13 +22095,13 @@ static const struct onstack_timespec drain_interval = {0, 100000000};
 static void *drain_thread_main(void *argument) {
   ONSTACK_UNCANCELLED; /* as in the other threads that call the host */
   onstack_drain_thread *drain = argument;
-  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
   if (drain->unblocked_signal) {
     onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
     onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
   }
   onstack_own_enter();
   ONSTACK_CHAIN_THREAD_BEGINS();
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
   onstack_publish(&drain->ready, 1u);
   onstack_sys_futex_wake(&drain->ready);
   while (!onstack_observe(&drain->quit)) {
@@ -22105,7 +22127,11 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   if (result != 0) onstack_own_expect(-1);
   if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (result != 0) return -result;
-  while (onstack_observe(&drain->ready) == 0) onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
+  while (onstack_observe(&drain->ready) == 0) {
+    onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
+    /* A filter that the caller has, too, has killed it in its first calls. */
+    if (onstack_observe(&drain->ready) == 0 && pthread_tryjoin_np(drain->thread, NULL) == 0) return -EPERM;
+  }
   return 0;
 }
 
@@ -29323,6 +29349,7 @@ ONSTACK_INTERNAL uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t p
 
 #endif
 
+#include <errno.h>
 #include <pthread.h>
 
 #define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
@@ -29365,6 +29392,14 @@ ONSTACK_INTERNAL bool onstack_session_has_clock_thread(const onstack_session *se
 
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 ONSTACK_INTERNAL bool onstack_session_is_inside(void);
+
+/* Takes the consumer lock. False, and it is not taken: a filter has killed a thread that had it, so what it protects may be in
+   any state for ever. */
+static inline __attribute__((unused)) bool session_lock_consumer(onstack_session *session) {
+  const int result = pthread_mutex_lock(&session->consumer_lock);
+  if (result == EOWNERDEAD) pthread_mutex_unlock(&session->consumer_lock); /* from now on nobody gets it (POSIX) */
+  return result == 0;
+}
 
 /* Hands over at most `max` samples (0: all that wait) and does the housekeeping. Under the consumer lock. */
 ONSTACK_INTERNAL uint32_t onstack_session_consume(onstack_session *session, uint32_t max);
@@ -29661,7 +29696,7 @@ uint64_t onstack_session_drain_work(void *data) {
     return ONSTACK_PACE_BUSY_NS;
   }
   session_open_own(session);
-  pthread_mutex_lock(&session->consumer_lock);
+  if (!session_lock_consumer(session)) return ONSTACK_PACE_BUSY_NS;
   do {
     while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   } while (onstack_observe(&session->idle) && session_is_here(session) && session_drop_abandoned(session));
@@ -30488,13 +30523,21 @@ static int session_begin(onstack_session *session) {
   return result;
 }
 
+static void session_init_lock(onstack_session *session) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&session->consumer_lock, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
 /*
  * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the module_statistics's
  * rows) is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have put
  * their allocator and loader in order before child handlers run.
  */
 static void session_follow_one(onstack_session *session) {
-  session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  session_init_lock(session);
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
   session->settings.resumed = session->child_is_new = true;
@@ -30542,7 +30585,7 @@ static int session_make(const onstack_options *options, bool at_once, onstack_se
   onstack_session *session = calloc(1, sizeof(*session));
   if (!session) return -ENOMEM;
   session->settings = settings;
-  pthread_mutex_init(&session->consumer_lock, NULL);
+  session_init_lock(session);
   if (!onstack_control_lock()) {
     result = ONSTACK_E_CONTEXT;
   } else {
@@ -30665,7 +30708,7 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
-  pthread_mutex_lock(&session->consumer_lock);
+  if (!session_lock_consumer(session)) return ONSTACK_E_STOPPED;
   onstack_ours++;
   uint32_t handed = onstack_observe(&session->running) ? onstack_session_consume(session, max_samples) : 0;
   onstack_ours--;
@@ -30847,7 +30890,8 @@ static onstack_module_stats session_module(const onstack_module_statistics_row *
 
 /* The modules that samples were in, sorted; the caller frees them. NULL with *count 0: none, or no memory (*count 1). */
 static onstack_module_stats *session_list_modules(onstack_session *session, uint32_t *count) {
-  pthread_mutex_lock(&session->consumer_lock);
+  *count = 1;
+  if (!session_lock_consumer(session)) return NULL;
   onstack_module_stats *modules = calloc(session->module_statistics.count + 1, sizeof(*modules));
   *count = modules ? 0 : 1;
   for (uint32_t i = 0; modules && i < session->module_statistics.count; i++) {

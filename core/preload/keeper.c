@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/clock_ns.h"
 #include "base/sys.h"
+#include "control/tick/own_threads_wait.h"
 #include "control/tick/task.h"
 #include "control/tick/threads.h"
 #include "control/wiped_word.h"
@@ -35,6 +36,7 @@
 #define KEEPER_SAVE_FIRST_NS 500000000u
 #define KEEPER_SAVE_MOST_NS 10000000000u
 #define KEEPER_SAVE_SHARE 100u
+#define KEEPER_ASK_NS 100000000u /* while a thread waits: how often it asks whether the keeper is still there */
 #define KEEPER_END 1u
 #define KEEPER_END_AT_ONCE 2u
 
@@ -91,7 +93,13 @@ static void keeper_begin(keeper_state *state, int number) {
   state->tell_at_ns = now + KEEPER_STATUS_NS;
 }
 
+/* If a filter has killed a thread of the session, that may have left a lock taken: the session is given up. */
+static void keeper_check(keeper_state *state) {
+  if (onstack_own_forget_killed()) state->started = false;
+}
+
 static void keeper_finish(keeper_state *state) {
+  keeper_check(state);
   if (state->started) onstack_sampling_end(keeper.settings, onstack_observe(&keeper.end) != KEEPER_END_AT_ONCE);
   state->started = false;
 }
@@ -252,6 +260,7 @@ static void *keeper_main(void *argument) {
       onstack_own_open(SIGPROF);
     if (onstack_observe(&keeper.end) || keeper_leaves(&state)) break;
     onstack_host_stderr_follow();
+    keeper_check(&state);
     const uint64_t pause = keeper_work(&state);
     onstack_own_account(); /* the process's time that is left is the host's */
     const uint64_t look = keeper_look_pause(&state);
@@ -273,15 +282,15 @@ static void *keeper_main(void *argument) {
   return NULL;
 }
 
-/* Waits until *word has reached `wanted` or the time is over; whether it has. */
+/* Waits until *word has reached `wanted`, the time is over, or a filter has killed the keeper. Returns whether it has. */
 static bool keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
   uint64_t now = onstack_monotonic_ns(), until = now + (uint64_t)seconds * 1000000000u;
-  for (; now < until; now = onstack_monotonic_ns()) {
+  for (; now < until && onstack_keeper_is_here(); now = onstack_monotonic_ns()) {
     uint32_t seen = onstack_observe(&keeper.finished);
     if ((int32_t)(onstack_observe(word) - wanted) >= 0) return true;
-    keeper_wait(&keeper.finished, seen, until - now);
+    keeper_wait(&keeper.finished, seen, until - now < KEEPER_ASK_NS ? until - now : KEEPER_ASK_NS);
   }
-  return false;
+  return (int32_t)(onstack_observe(word) - wanted) >= 0;
 }
 
 void onstack_keeper_start(const onstack_environment *settings, bool await, bool rests) {

@@ -2,7 +2,7 @@
 """Ends of a process: each leaves its profile, keeps its status and says nothing."""
 import stat
 
-from harness import STATUS, PROGRAM, Run, about, built, case, check, equal, program
+from harness import STATUS, PROGRAM, Run, about, built, case, check, equal, program, rarer
 
 WORK = 0.4
 
@@ -108,6 +108,24 @@ def ends_by_the_system_call_alone_keep_their_status():
 def ends_by_a_filter_keep_their_signal():
     for name in ("one-call", "strict"):
         ends_alike(built("filtered", "filtered.c"), "filtered_work", name)
+
+
+@case
+def a_filter_that_kills_inside_the_handler():
+    """The session ends, and so does the process, although a thread never left the handler."""
+    for name in ("in-handler", "in-handler-of-another"):
+        ends_alike(built("filtered", "filtered.c"), "filtered_work", name)
+
+
+@rarer
+def a_filter_that_kills_our_threads():
+    """No end waits for one of them; the profile is one that was saved before, if there is one."""
+    for name in ("all-threads", "all-threads-exit"):
+        filtered = built("filtered", "filtered.c")
+        with Run(filtered, 0.01, name, LD_PRELOAD="") as run:
+            alone = (run.status, run.output, run.errors)
+        with Run(filtered, 0.2, name, ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250") as run:
+            equal((run.status, run.output, run.errors), alone, f"status, output and errors of {name}")
 
 
 @case

@@ -8,6 +8,7 @@
 #include "handler/tick/own_threads.h"
 #include "handler/unwind/chain_end.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -16,13 +17,13 @@ static const struct onstack_timespec drain_interval = {0, 100000000};
 static void *drain_thread_main(void *argument) {
   ONSTACK_UNCANCELLED; /* as in the other threads that call the host */
   onstack_drain_thread *drain = argument;
-  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
   if (drain->unblocked_signal) {
     onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
     onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
   }
   onstack_own_enter();
   ONSTACK_CHAIN_THREAD_BEGINS();
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
   onstack_publish(&drain->ready, 1u);
   onstack_sys_futex_wake(&drain->ready);
   while (!onstack_observe(&drain->quit)) {
@@ -48,7 +49,11 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   if (result != 0) onstack_own_expect(-1);
   if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (result != 0) return -result;
-  while (onstack_observe(&drain->ready) == 0) onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
+  while (onstack_observe(&drain->ready) == 0) {
+    onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
+    /* A filter that the caller has, too, has killed it in its first calls. */
+    if (onstack_observe(&drain->ready) == 0 && pthread_tryjoin_np(drain->thread, NULL) == 0) return -EPERM;
+  }
   return 0;
 }
 

@@ -253,7 +253,7 @@ uint64_t onstack_session_drain_work(void *data) {
     return ONSTACK_PACE_BUSY_NS;
   }
   session_open_own(session);
-  pthread_mutex_lock(&session->consumer_lock);
+  if (!session_lock_consumer(session)) return ONSTACK_PACE_BUSY_NS;
   do {
     while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   } while (onstack_observe(&session->idle) && session_is_here(session) && session_drop_abandoned(session));

@@ -120,13 +120,21 @@ static int session_begin(onstack_session *session) {
   return result;
 }
 
+static void session_init_lock(onstack_session *session) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&session->consumer_lock, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
 /*
  * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the module_statistics's
  * rows) is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have put
  * their allocator and loader in order before child handlers run.
  */
 static void session_follow_one(onstack_session *session) {
-  session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  session_init_lock(session);
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
   session->settings.resumed = session->child_is_new = true;
@@ -174,7 +182,7 @@ static int session_make(const onstack_options *options, bool at_once, onstack_se
   onstack_session *session = calloc(1, sizeof(*session));
   if (!session) return -ENOMEM;
   session->settings = settings;
-  pthread_mutex_init(&session->consumer_lock, NULL);
+  session_init_lock(session);
   if (!onstack_control_lock()) {
     result = ONSTACK_E_CONTEXT;
   } else {
@@ -297,7 +305,7 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
-  pthread_mutex_lock(&session->consumer_lock);
+  if (!session_lock_consumer(session)) return ONSTACK_E_STOPPED;
   onstack_ours++;
   uint32_t handed = onstack_observe(&session->running) ? onstack_session_consume(session, max_samples) : 0;
   onstack_ours--;

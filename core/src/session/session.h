@@ -19,6 +19,7 @@
 #include "session/interpreters.h"
 #include "session/pace.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
@@ -61,6 +62,14 @@ ONSTACK_INTERNAL bool onstack_session_has_clock_thread(const onstack_session *se
 
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 ONSTACK_INTERNAL bool onstack_session_is_inside(void);
+
+/* Takes the consumer lock. False, and it is not taken: a filter has killed a thread that had it, so what it protects may be in
+   any state for ever. */
+static inline __attribute__((unused)) bool session_lock_consumer(onstack_session *session) {
+  const int result = pthread_mutex_lock(&session->consumer_lock);
+  if (result == EOWNERDEAD) pthread_mutex_unlock(&session->consumer_lock); /* from now on nobody gets it (POSIX) */
+  return result == 0;
+}
 
 /* Hands over at most `max` samples (0: all that wait) and does the housekeeping. Under the consumer lock. */
 ONSTACK_INTERNAL uint32_t onstack_session_consume(onstack_session *session, uint32_t max);

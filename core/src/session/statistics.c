@@ -105,7 +105,8 @@ static onstack_module_stats session_module(const onstack_module_statistics_row *
 
 /* The modules that samples were in, sorted; the caller frees them. NULL with *count 0: none, or no memory (*count 1). */
 static onstack_module_stats *session_list_modules(onstack_session *session, uint32_t *count) {
-  pthread_mutex_lock(&session->consumer_lock);
+  *count = 1;
+  if (!session_lock_consumer(session)) return NULL;
   onstack_module_stats *modules = calloc(session->module_statistics.count + 1, sizeof(*modules));
   *count = modules ? 0 : 1;
   for (uint32_t i = 0; modules && i < session->module_statistics.count; i++) {

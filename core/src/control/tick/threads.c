@@ -7,6 +7,7 @@
 #include "control/moment.h"
 #include "control/tick/clock.h"
 #include "control/tick/hand_on.h"
+#include "control/tick/own_threads_wait.h"
 #include "control/tick/task.h"
 #include "control/tick/task_list.h"
 #include "handler/tick/arm.h"
@@ -147,7 +148,8 @@ static bool threads_asks(uint32_t round) { return round % THREADS_ASK_ROUNDS == 
 /* A thread that has ended inside never leaves. A child of vfork is another process, and can be inside in its parent's
    memory. */
 static bool threads_has_ended(uint32_t tid) {
-  return onstack_task_is_gone(tid) && onstack_sys_call2(SYS_kill, (long)tid, 0) == -ESRCH;
+  if (!onstack_task_is_gone(tid)) return false;
+  return tid == (uint32_t)onstack_sys_getpid() || onstack_sys_call2(SYS_kill, (long)tid, 0) == -ESRCH;
 }
 
 static bool threads_are_outside(onstack_inside *inside, bool asks) {
@@ -380,6 +382,7 @@ int onstack_threads_are_all_ours(void) {
   char path[8];
   const uint64_t number = onstack_task_list_number();
   if (number == 0) return -errno;
+  if (number <= onstack_own_count()) onstack_own_forget_killed();
   if (number != onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
   if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
