@@ -106,14 +106,20 @@ static void copies_remove(copies *all) {
 /* ---- a thousand ---- */
 
 typedef struct seen {
-  burner from, to; /* code of the libraries that count */
+  const copies *all; /* the libraries that count */
   uint64_t inside, whole, cut, skipped;
 } seen;
 
+/* In one of the libraries, each of which has a page of code. libc may lie between two of them. */
+static bool is_in_a_copy(const copies *all, uint64_t address) {
+  for (uint32_t i = 0; i < all->count; i++)
+    if (address / 4096 == (uint64_t)(uintptr_t)all->burn[i] / 4096) return true;
+  return false;
+}
+
 static int see(void *data, const onstack_sample *sample) {
   seen *s = data;
-  const uint64_t leaf = sample->frames[0];
-  if (leaf < (uint64_t)(uintptr_t)s->from - 4096 || leaf > (uint64_t)(uintptr_t)s->to + 4096) return 0;
+  if (!is_in_a_copy(s->all, sample->frames[0])) return 0;
   s->inside++;
   if (sample->truncation != ONSTACK_TRUNCATED_NOT)
     s->cut++;
@@ -145,12 +151,8 @@ static void burn_in_some(const copies *all, double seconds) {
 static void many(uint32_t count) {
   t_deadline(300);
   copies all = copies_make(count);
-  seen s = {0};
+  seen s = {.all = &all};
   copies_open(&all);
-  for (uint32_t i = 0; i < count; i++) {
-    if (!s.from || all.burn[i] < s.from) s.from = all.burn[i];
-    if (all.burn[i] > s.to) s.to = all.burn[i];
-  }
   onstack_options options = t_options(500, see, &s);
   onstack_session *session = t_start(&options);
   do burn_in_some(&all, 0.2);
@@ -270,12 +272,12 @@ static void churn_check(burner stay) {
   churn c = {.stay = stay};
   t_deadline(300);
   double share = churn_run(&all, &c);
-  /* The share of a machine that others use as well is what the best of some runs says. */
-  for (int i = 0; i < 4 && (share > 0.02 || c.cut * 100 > c.samples); i++) share = churn_run(&all, &c);
+  /* Each of the two sessions may use 2 % of a processor. On a machine that others use as well, the best of some runs counts. */
+  for (int i = 0; i < 4 && (share > 0.04 || c.cut * 100 > c.samples); i++) share = churn_run(&all, &c);
   copies_remove(&all);
   cr_expect_leq(c.cut * 100, c.samples, "%lu of %lu are cut", (unsigned long)c.cut, (unsigned long)c.samples);
   cr_expect_eq(c.wrong, 0);
-  cr_expect_leq(share, 0.02, "%.2f %% of a processor", 100 * share);
+  cr_expect_leq(share, 0.04, "%.2f %% of a processor", 100 * share);
 }
 
 Test(modules_many, those_that_come_and_go_cut_no_stack_of_the_program) { churn_check(NULL); }
