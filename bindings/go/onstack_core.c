@@ -7700,7 +7700,7 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
  * keeps anything in the register, zero too, and leaves it zero from the beginning of a thread on. So the chain is whole only
  * if its last frame is known to begin stacks:
  *
- *   the program's entry
+ *   the entries of the program and of its loader
  *   musl's code that calls main, if it is a library: on the first words of the main thread's stack
  *   libc's code that calls the function of a thread: it called that of a thread of ours, too
  *   Go's functions at which a stack begins (handler/unwind/code_map.h)
@@ -7711,6 +7711,7 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
 /* Written by ordinary threads, with the same numbers each time; 0: not known. */
 typedef struct onstack_chain_roots {
   uint64_t entry;         /* of the program */
+  uint64_t loader_entry;  /* of its loader, where the kernel starts the main thread */
   uint64_t main_sp;       /* the stack pointer there */
   uint64_t thread_begins; /* the return address of a thread's function */
   uint32_t has_libc;      /* libc is a library */
@@ -7731,7 +7732,7 @@ ONSTACK_INTERNAL void onstack_chain_note_thread(uint64_t return_address);
 
 #endif
 
-#define CHAIN_ENTRY_BYTES 64u   /* of the program's entry, which is assembly */
+#define CHAIN_ENTRY_BYTES 64u   /* of an entry, which is assembly */
 #define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
 #define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
 
@@ -7751,7 +7752,9 @@ static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entr
 ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
   const onstack_chain_roots *roots = &onstack_chain_roots_known;
   const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
+  const uint64_t loader_entry = onstack_load_relaxed(&roots->loader_entry);
   if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
+  if (address - loader_entry < CHAIN_ENTRY_BYTES && loader_entry != 0) return true;
   if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
   return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
 }
@@ -11213,6 +11216,7 @@ ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 #endif
 
 #include <errno.h>
+#include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -11256,9 +11260,18 @@ void onstack_clocks_after_fork(void) {
     if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
 }
 
+/* Of the loader, which is mapped from its ELF header on; 0: there is none. */
+static uint64_t choose_loader_entry(void) {
+  const uint64_t base = getauxval(AT_BASE);
+  ElfW(Ehdr) header;
+  if (base == 0 || onstack_process_memory_copy(base, &header, sizeof(header)) != sizeof(header)) return 0;
+  return base + header.e_entry;
+}
+
 static void choose_note_roots(void) {
   onstack_chain_roots *roots = &onstack_chain_roots_known;
   onstack_store_relaxed(&roots->entry, (uint64_t)getauxval(AT_ENTRY));
+  if (onstack_load_relaxed(&roots->loader_entry) == 0) onstack_store_relaxed(&roots->loader_entry, choose_loader_entry());
   onstack_store_relaxed(&roots->has_libc, (uint32_t)(getauxval(AT_BASE) != 0));
   if (onstack_load_relaxed(&roots->main_sp) == 0) onstack_store_relaxed(&roots->main_sp, onstack_proc_stat_main_sp());
 }

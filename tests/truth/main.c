@@ -6,6 +6,7 @@
  * let us trace. No frame may ever be invented and no root claimed too early; what else is asked for is in the options.
  */
 #include "control/unwind/code_map_update.h"
+#include "control/choose.h"
 #include "control/unwind/modules.h"
 #include "subject.h"
 #include "tracer.h"
@@ -103,6 +104,8 @@ int main(int count, char **arguments) {
   }
   if (!subject_whole) subject_prepare(); /* what it loads is then known here, at the same addresses */
   onstack_modules_refresh(SIZE_MAX);
+  bool copy_works;
+  onstack_reader_choose(&copy_works); /* notes where stacks begin, as a start does; the walks have a reader of their own */
   onstack_code_map_refresh(NULL);
   pid_t child = main_start_child(arguments[0]);
   if (child < 0) return 77;

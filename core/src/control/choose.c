@@ -5,10 +5,12 @@
 #include "base/address.h"
 #include "base/atomics.h"
 #include "base/proc_stat.h"
+#include "base/process_memory.h"
 #include "base/sys.h"
 #include "handler/unwind/chain_end.h"
 
 #include <errno.h>
+#include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -52,9 +54,18 @@ void onstack_clocks_after_fork(void) {
     if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
 }
 
+/* Of the loader, which is mapped from its ELF header on; 0: there is none. */
+static uint64_t choose_loader_entry(void) {
+  const uint64_t base = getauxval(AT_BASE);
+  ElfW(Ehdr) header;
+  if (base == 0 || onstack_process_memory_copy(base, &header, sizeof(header)) != sizeof(header)) return 0;
+  return base + header.e_entry;
+}
+
 static void choose_note_roots(void) {
   onstack_chain_roots *roots = &onstack_chain_roots_known;
   onstack_store_relaxed(&roots->entry, (uint64_t)getauxval(AT_ENTRY));
+  if (onstack_load_relaxed(&roots->loader_entry) == 0) onstack_store_relaxed(&roots->loader_entry, choose_loader_entry());
   onstack_store_relaxed(&roots->has_libc, (uint32_t)(getauxval(AT_BASE) != 0));
   if (onstack_load_relaxed(&roots->main_sp) == 0) onstack_store_relaxed(&roots->main_sp, onstack_proc_stat_main_sp());
 }

@@ -6,7 +6,7 @@
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/rules/rules.h"
 
-#define CHAIN_ENTRY_BYTES 64u   /* of the program's entry, which is assembly */
+#define CHAIN_ENTRY_BYTES 64u   /* of an entry, which is assembly */
 #define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
 #define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
 
@@ -26,7 +26,9 @@ static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entr
 ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
   const onstack_chain_roots *roots = &onstack_chain_roots_known;
   const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
+  const uint64_t loader_entry = onstack_load_relaxed(&roots->loader_entry);
   if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
+  if (address - loader_entry < CHAIN_ENTRY_BYTES && loader_entry != 0) return true;
   if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
   return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
 }

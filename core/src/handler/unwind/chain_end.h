@@ -4,7 +4,7 @@
  * keeps anything in the register, zero too, and leaves it zero from the beginning of a thread on. So the chain is whole only
  * if its last frame is known to begin stacks:
  *
- *   the program's entry
+ *   the entries of the program and of its loader
  *   musl's code that calls main, if it is a library: on the first words of the main thread's stack
  *   libc's code that calls the function of a thread: it called that of a thread of ours, too
  *   Go's functions at which a stack begins (handler/unwind/code_map.h)
@@ -18,6 +18,7 @@
 /* Written by ordinary threads, with the same numbers each time; 0: not known. */
 typedef struct onstack_chain_roots {
   uint64_t entry;         /* of the program */
+  uint64_t loader_entry;  /* of its loader, where the kernel starts the main thread */
   uint64_t main_sp;       /* the stack pointer there */
   uint64_t thread_begins; /* the return address of a thread's function */
   uint32_t has_libc;      /* libc is a library */
