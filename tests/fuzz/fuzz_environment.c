@@ -9,6 +9,7 @@
 #include "fuzz.h"
 
 #include "preload/environment.c" /* its list of what was kept */
+#include "preload/new_file.c"    /* how it makes a name */
 
 #include <stdarg.h>
 #include <unistd.h>
@@ -58,15 +59,20 @@ static char *take_variable(const char *name, fuzz_input *input) {
 
 static void check_name(const char *name, bool may_be_empty) {
   fuzz_check(memchr(name, 0, ONSTACK_NEW_FILE_NAME));
-  char out[ONSTACK_NEW_FILE_NAME];
   if (name[0] == 0) {
     fuzz_check(may_be_empty);
     return;
   }
   fuzz_check(name[0] == '/');
   for (int number = -1; number < 2; number++) {
-    int result = onstack_new_file_name(name, number == 1 ? INT32_MAX : number, out);
-    fuzz_check(result == -ENAMETOOLONG || (result == 0 && out[0] == '/' && strlen(out) < sizeof(out)));
+    static onstack_new_file output;
+    onstack_new_file_last last = {.number = number < 0 ? 0 : UINT32_MAX};
+    output.pattern = name;
+    output.number = number == 1 ? INT32_MAX : number;
+    output.last = &last;
+    const int result = new_file_name(&output);
+    fuzz_check(result == -ENAMETOOLONG ||
+               (result == 0 && output.name[0] == '/' && strlen(output.name) < sizeof(output.name)));
   }
 }
 
