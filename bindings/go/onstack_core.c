@@ -4243,6 +4243,7 @@ typedef struct onstack_code_range {
 /* A frame in such code; after a step, that of its caller. */
 typedef struct onstack_code_frame {
   uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
   bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
   bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
 } onstack_code_frame;
@@ -6323,9 +6324,6 @@ ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t
  */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
 
-/* The bounds of the stack of the calling thread's g. False: they are not known. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]);
-
 /* Where a goroutine waits: what its g.sched says. */
 typedef struct onstack_go_point {
   uint64_t pc; /* behind a call, of morestack; 0: the thread has given up its goroutine already */
@@ -7974,46 +7972,34 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
 /*
  * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
  * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
- * abi_entry_amd64.s). A guest may keep the context nowhere, but Go's frame has it. The goroutine's stack has, at Go's SP:
+ * abi_entry_amd64.s):
  *
- *   return address into Go, preamble, function, context, ..    entered by entrypoint
- *   return address into Go, guest's code, context, ..          entered again by afterGoFunctionCallEntrypoint
+ *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
+ *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
  *
- * What earlier calls left there, and the frames that entered other guests, look alike. The right context says so:
- *
- *   context + 16, + 24      Go's RBP and SP
- *   some words before it    the top of the guest's stack, and the preamble (call_engine.go, callEngine)
+ * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
+ * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
+ * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
  */
-#define CODE_GUEST_WORDS 16u   /* before the context that are looked at */
-#define CODE_GUEST_SLOTS 4096u /* bytes of arguments and results between the top of the guest's stack and its first frame */
-#define CODE_GUEST_PREAMBLE 4096u /* bytes of a preamble */
-#define CODE_GUEST_PAIRS 2048u    /* of the goroutine's stack, from its end down */
-#define CODE_GUEST_COPIES 128u    /* the same where each is a system call */
+#define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
+#define CODE_GUEST_CANDIDATES 8u /* that are followed */
 
 ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
   (void)return_address;
   return true; /* who has no records there clears RBP first */
 }
 
-/* Whether `context` belongs to the guest whose preamble the frame is. `pair` is room: one for all, since the signal stack is
-   small. */
-static ONSTACK_HANDLER bool code_guest_is(const onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
-                                          uint64_t pair[2]) {
-  bool top = false, preamble = false;
-  for (uint32_t i = 2; i <= CODE_GUEST_WORDS; i += 2) {
-    if (!onstack_memory_read_pair(memory, context - 8 * (uint64_t)i, pair)) return false;
-    top |= pair[0] - frame->sp < CODE_GUEST_SLOTS || pair[1] - frame->sp < CODE_GUEST_SLOTS;
-    preamble |= frame->pc - pair[0] < CODE_GUEST_PREAMBLE || frame->pc - pair[1] < CODE_GUEST_PREAMBLE;
-  }
-  return top && preamble;
-}
-
-/* To the Go frame with SP at `sp`, if that has entered the guest by this context. */
+/* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
+   signal stack is small. */
 static ONSTACK_HANDLER bool code_leave_context(onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
-                                               uint64_t sp, uint64_t pair[2]) {
-  if (context & 7 || !onstack_memory_read_pair(memory, context + 16, pair) || pair[1] != sp) return false;
-  const uint64_t fp = pair[0];
-  if (!code_guest_is(frame, memory, context, pair) || !onstack_memory_read_pair(memory, sp, pair)) return false;
+                                               uint64_t pair[2]) {
+  if (!onstack_memory_read_pair(memory, context + 16, pair)) return false;
+  const uint64_t fp = pair[0], sp = pair[1];
+  if (sp & 7 || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
+  if (pair[0] != context && pair[1] != context) return false;
+  if (!onstack_memory_read_pair(memory, sp, pair)) return false;
+  if (!onstack_code_find_go(pair[0] - 1)) return false;
+  onstack_memory_enter_stack(memory, sp);
   frame->switched = true;
   frame->pc = pair[0];
   frame->sp = sp + 8;
@@ -8021,42 +8007,18 @@ static ONSTACK_HANDLER bool code_leave_context(onstack_code_frame *frame, onstac
   return true;
 }
 
-/* The same if Go's frame has the return address and the next word. */
-static ONSTACK_HANDLER bool code_leave_by(onstack_code_frame *frame, onstack_memory *memory, uint64_t return_address,
-                                          uint64_t code, uint64_t sp) {
-  onstack_code_range range = {0, 0};
-  uint64_t pair[2];
-  if (!onstack_code_find_go(return_address - 1)) return false;
-  const bool entered = frame->pc - code < CODE_GUEST_PREAMBLE;
-  if (!entered && (onstack_code_find_go(code) || !onstack_address_plausible(code) || !onstack_code_is_known(code, &range)))
-    return false;
-  if (!onstack_memory_read_pair(memory, sp + 16, pair)) return false;
-  const uint64_t context = pair[entered];
-  return code_leave_context(frame, memory, context, sp, pair);
-}
-
-/* By the stack of the goroutine that the thread runs. */
-static ONSTACK_HANDLER bool code_leave_by_stack(onstack_code_frame *frame, onstack_memory *memory, const uint64_t stack[2]) {
-  uint64_t pair[2], above = 0;
-  onstack_memory_enter_stack(memory, stack[1] - 16);
-  const uint32_t most = memory->high != 0 ? CODE_GUEST_PAIRS : CODE_GUEST_COPIES;
-  uint64_t at = stack[1] & ~(uint64_t)15;
-  for (uint32_t i = 0; i < most && at - stack[0] >= 32; i++) {
-    at -= 16;
-    if (!onstack_memory_read_pair(memory, at, pair)) return false;
-    const uint64_t low = pair[0], high = pair[1];
-    if (code_leave_by(frame, memory, high, above, at + 8) || code_leave_by(frame, memory, low, high, at)) return true;
-    above = low;
-  }
-  return false;
-}
-
 ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
-  const uint32_t runtimes = onstack_observe(&onstack_code.go_count);
-  uint64_t stack[2];
-  for (uint32_t i = 0; i < runtimes; i++)
-    if (onstack_go_running_stack(memory, &onstack_code.go[i], stack) && code_leave_by_stack(frame, memory, stack))
-      return ONSTACK_TRUNCATED_NOT;
+  uint64_t last = 0, pair[2];
+  uint32_t followed = 0;
+  for (uint32_t i = 3; i < CODE_GUEST_WORDS && followed < CODE_GUEST_CANDIDATES; i++) {
+    const uint64_t at = frame->sp - 8 * (uint64_t)i;
+    if (at < frame->low || !onstack_memory_read_pair(memory, at, pair)) break;
+    const uint64_t word = pair[0];
+    if (word == last || word & 7 || !onstack_address_plausible(word) || word - frame->low < frame->sp - frame->low) continue;
+    last = word;
+    followed++;
+    if (code_leave_context(frame, memory, word, pair)) return ONSTACK_TRUNCATED_NOT;
+  }
   return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
 
@@ -8302,11 +8264,6 @@ static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, ui
 /* The g of the thread whose stack it is. */
 static ONSTACK_HANDLER bool go_read_g(onstack_memory *memory, const onstack_go_layout *layout, uint64_t *g) {
   return layout->known && !memory->elsewhere && go_read(memory, onstack_thread_pointer() + layout->tls_g, g);
-}
-
-ONSTACK_HANDLER bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]) {
-  uint64_t g;
-  return go_read_g(memory, &go->layout, &g) && go_read_stack(memory, g, stack) && go_stack_is_sane(stack, 0);
 }
 
 /* *waits: the goroutine's g, 0 for none. */
@@ -9162,7 +9119,7 @@ typedef struct rules_cursor {
   union {
     onstack_code_frame frame;
     struct {
-      uint64_t pc, sp, fp;
+      uint64_t pc, sp, fp, low;
       bool exact, switched;
     };
   };
@@ -9186,7 +9143,7 @@ typedef struct rules_cursor {
   bool unlisted;       /* pc may be code only because of that */
 } rules_cursor;
 
-_Static_assert(offsetof(rules_cursor, fp) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, fp) &&
+_Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
                    offsetof(rules_cursor, switched) - offsetof(rules_cursor, frame) ==
                        offsetof(onstack_code_frame, switched),
                "both names of a field are one field");
@@ -10430,6 +10387,7 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->bx = registers->reserved[ONSTACK_REGISTER_RBX];
   cursor->lr = onstack_address_strip(registers->lr);
   cursor->exact = true;
+  cursor->low = registers->sp;
   cursor->switches = 0;
   cursor->scheduled = false;
   cursor->by_table = false;

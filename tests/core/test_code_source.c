@@ -118,7 +118,7 @@ Test(code_source, a_record_of_generated_code_that_leads_into_go) {
   const onstack_reader here = {.name = "here", .read_pair = read_here};
   onstack_memory memory = {.reader = &here};
   const uint64_t sp = (uint64_t)(uintptr_t)stack;
-  const onstack_code_frame begin = {.pc = 0x700000, .sp = sp, .fp = sp + 16, .exact = true};
+  const onstack_code_frame begin = {.pc = 0x700000, .sp = sp, .fp = sp + 16, .low = sp, .exact = true};
   onstack_code_frame frame = begin;
   onstack_truncation result = onstack_code_source_frame_pointers.step(&frame, &memory);
 #if defined(__aarch64__)
@@ -143,7 +143,7 @@ Test(code_source, a_register_that_is_no_frame_pointer_means_that_nothing_describ
   const uint64_t others[] = {sp - 8, sp + 4, 0x1234567, 0x1234560};
   for (int exact = 0; exact < 2; exact++) {
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-      onstack_code_frame frame = {.pc = 0x700000, .sp = sp, .fp = others[i], .exact = exact};
+      onstack_code_frame frame = {.pc = 0x700000, .sp = sp, .fp = others[i], .low = sp, .exact = exact};
       cr_assert_eq(onstack_code_source_frame_pointers.step(&frame, &memory), ONSTACK_TRUNCATED_NO_RULE, "%#lx",
                    (unsigned long)others[i]);
     }

@@ -23,6 +23,7 @@ typedef struct onstack_code_range {
 /* A frame in such code; after a step, that of its caller. */
 typedef struct onstack_code_frame {
   uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
   bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
   bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
 } onstack_code_frame;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 // Command wazero runs WebAssembly that was compiled to machine code on Go's own heap: generated code under Go, on stacks
-// that the runtime does not know, and no cgo below it. With the work "loop" the guest is one loop without calls, entered by Go
-// or left to Go and entered again.
+// that the runtime does not know, and no cgo below it.
 package main
 
 import (
@@ -22,7 +21,7 @@ import (
 func main() {
 	duration, err := time.ParseDuration(os.Args[2] + "s")
 	if err == nil {
-		err = recorder.Record(os.Args[4], 1000, func() { err = runFor(os.Args[1], duration) })
+		err = recorder.Record(os.Args[4], 1000, func() { err = runFor(duration) })
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "wazero:", err)
@@ -30,7 +29,7 @@ func main() {
 	}
 }
 
-func runFor(kind string, duration time.Duration) error {
+func runFor(duration time.Duration) error {
 	ctx := context.Background()
 	runtime := wazero.NewRuntime(ctx)
 	defer runtime.Close(ctx)
@@ -47,7 +46,7 @@ func runFor(kind string, duration time.Duration) error {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			failed <- work(ctx, runtime, calls{kind, worker}, end)
+			failed <- work(ctx, runtime, fmt.Sprint("worker", worker), end)
 		}()
 	}
 	running.Wait()
@@ -57,29 +56,14 @@ func runFor(kind string, duration time.Duration) error {
 	return <-failed
 }
 
-// calls are what a worker calls of the guest.
-type calls struct {
-	kind   string
-	worker int
-}
-
-func (c calls) function() (name string, argument uint64) {
-	if c.kind != "loop" {
-		return "all", 22
-	}
-	return [...]string{"loop", "after"}[c.worker], 20_000_000
-}
-
-func work(ctx context.Context, runtime wazero.Runtime, c calls, end time.Time) error {
-	config := wazero.NewModuleConfig().WithName(fmt.Sprint("worker", c.worker))
-	module, err := runtime.InstantiateWithConfig(ctx, binary(), config)
+func work(ctx context.Context, runtime wazero.Runtime, name string, end time.Time) error {
+	module, err := runtime.InstantiateWithConfig(ctx, binary(), wazero.NewModuleConfig().WithName(name))
 	if err != nil {
 		return err
 	}
-	name, argument := c.function()
-	function := module.ExportedFunction(name)
+	all := module.ExportedFunction("all")
 	for time.Now().Before(end) {
-		if _, err = function.Call(ctx, argument); err != nil {
+		if _, err = all.Call(ctx, 22); err != nil {
 			return err
 		}
 	}

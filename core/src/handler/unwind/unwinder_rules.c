@@ -114,6 +114,7 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->bx = registers->reserved[ONSTACK_REGISTER_RBX];
   cursor->lr = onstack_address_strip(registers->lr);
   cursor->exact = true;
+  cursor->low = registers->sp;
   cursor->switches = 0;
   cursor->scheduled = false;
   cursor->by_table = false;

@@ -37,7 +37,7 @@ typedef struct rules_cursor {
   union {
     onstack_code_frame frame;
     struct {
-      uint64_t pc, sp, fp;
+      uint64_t pc, sp, fp, low;
       bool exact, switched;
     };
   };
@@ -61,7 +61,7 @@ typedef struct rules_cursor {
   bool unlisted;       /* pc may be code only because of that */
 } rules_cursor;
 
-_Static_assert(offsetof(rules_cursor, fp) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, fp) &&
+_Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
                    offsetof(rules_cursor, switched) - offsetof(rules_cursor, frame) ==
                        offsetof(onstack_code_frame, switched),
                "both names of a field are one field");
