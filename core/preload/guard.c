@@ -49,9 +49,13 @@ void onstack_guard_take_own_table(void) {
   onstack_host_stderr_own();
 }
 
-static bool guard_is_last(void) {
+/* `polls`: how often it has looked since the keeper said that it ends. Where the system does not say whether a thread is there
+   (a filter refuses tgkill), the keeper has ended by then. */
+static bool guard_is_last(uint32_t polls) {
   const int32_t keeper = onstack_load_relaxed(guard.keeper);
-  return keeper != 0 && onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), keeper, 0) == -ESRCH;
+  if (keeper == 0) return false;
+  const long answer = onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), keeper, 0);
+  return answer == -ESRCH || (answer != 0 && polls >= GUARD_TRIES);
 }
 
 /* Few system calls: it has the filters of the first thread. */
@@ -59,8 +63,9 @@ static void *guard_main(void *argument) {
   (void)argument;
   onstack_own_enter();
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-guard");
-  while (!guard_is_last()) {
+  for (uint32_t polls = 0; !guard_is_last(polls);) {
     const uint32_t ends = onstack_observe(&guard.ends);
+    if (ends) polls++;
     const struct onstack_timespec poll = {0, GUARD_POLL_NS}, rest = {GUARD_REST_SECONDS, 0};
     onstack_sys_futex_wait(&guard.ends, ends, ends ? &poll : &rest);
   }
