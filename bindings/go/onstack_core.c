@@ -3327,270 +3327,37 @@ ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uin
 
 #endif
 
-/* ---- core/src/handler/tick/thread_table.h ---- */
-/*
- * Thread records: what a session knows of each thread that it samples.
- *
- * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
- * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
- *
- * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
- * the record of a process clock, process_tick.h). The ids stand
- * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
- * tombstones and nothing is ever moved, so the look-up needs no lock.
- *
- * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
- * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
- * gone. So two claims for one thread id cannot meet.
- */
-#ifndef ONSTACK_HANDLER_TICK_THREAD_TABLE_H
-#define ONSTACK_HANDLER_TICK_THREAD_TABLE_H
+/* ---- core/src/handler/unwind/stack_bounds.h ---- */
+/* Where the stacks of a thread lie, as the kernel reported it, and the questions that a walk leaves for housekeeping. */
+#ifndef ONSTACK_HANDLER_UNWIND_STACK_BOUNDS_H
+#define ONSTACK_HANDLER_UNWIND_STACK_BOUNDS_H
 
-/* ---- core/src/handler/tick/timer.h ---- */
-/*
- * A POSIX timer of the kernel's, made by raw system calls: so any thread of the process can be given one without its
- * cooperation, and the signal handler can make one. What it has ticked is compared with what was due when it is stopped.
- *
- * A timer has a state, which changes by compare-and-swap alone, so that of two who would delete it one does:
- *
- *   from          to        who
- *   NONE          ARMING    the record's claimer: start, a scan, or the thread itself in the handler of a process tick.
- *                           Of a process clock: start, under the control lock
- *   NONE          UNWANTED  start, a scan: the session's filter says no
- *   ARMING        ARMED     who arms, before the timer is set: its first tick is looked at already
- *   ARMING        REFUSED   who arms: the quota, the kernel or a filter gives none, or the thread has ended
- *   ARMED         REFUSED   who armed: the timer could not be set
- *   ARMED         ARMING    a handler of a process tick, a scan: it belongs to a thread that has ended, whose id another has
- *   ARMED         STOPPED   stop: how many ticks have been due is noted after this
- *   ARMED         NONE      housekeeping: the thread has ended, its record is about to be free
- *   REFUSED, UNWANTED, STOPPED
- *                 NONE      the same, and stop when no handler is inside any more
- *   ARMING, STOPPED
- *                 NONE      of a process clock: stop, start; under the control lock
- *
- * Who takes it out of ARMED deletes the kernel's timer: onstack_timer_take gives its id to nobody else. Nobody touches one
- * that is ARMING but who arms. In the child of a fork there are neither timers nor other threads: onstack_timer_after_fork
- * stores.
- */
-#ifndef ONSTACK_HANDLER_TICK_TIMER_H
-#define ONSTACK_HANDLER_TICK_TIMER_H
+#define ONSTACK_STACK_RANGES 3u
 
-typedef enum onstack_timer_state {
-  ONSTACK_TIMER_NONE = 0, /* the record is free, or its claimer is filling it in */
-  ONSTACK_TIMER_ARMING,
-  ONSTACK_TIMER_ARMED,
-  ONSTACK_TIMER_REFUSED, /* on the CPU clock the process tick stands in */
-  ONSTACK_TIMER_UNWANTED,
-  ONSTACK_TIMER_STOPPED,
-} onstack_timer_state;
-
-/* An instant in 32 bits, rounded up: the difference of two holds 19 hours of a thread that blocks the signal. */
-#define ONSTACK_TIMER_UNIT ((uint64_t)32768) /* nanoseconds */
-
-typedef struct onstack_timer {
-  int32_t id;       /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
-  uint32_t ticks;   /* that came since it was set, overruns too */
-  uint32_t first;   /* when the first of them is due, by its clock, in ONSTACK_TIMER_UNIT; 0: not known */
-  uint8_t state;    /* onstack_timer_state */
-  uint8_t meetings; /* process ticks that met its thread since it ticked last */
-  uint16_t before;  /* ticks of what its thread had used when a scan found it */
-} onstack_timer;
-
-static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
-  return (onstack_timer_state)onstack_observe(&timer->state); /* pairs with onstack_timer_move */
-}
-
-/* One of the transitions above; false: its state was another one. Signal-safe. */
-static inline bool onstack_timer_move(onstack_timer *timer, onstack_timer_state from, onstack_timer_state to) {
-  uint8_t expected = (uint8_t)from;
-  return onstack_cas(&timer->state, &expected, (uint8_t)to);
-}
-
-/* Whether a tick with this id is its own. Signal-safe. */
-static inline bool onstack_timer_ticks_as(const onstack_timer *timer, int32_t id) {
-  return onstack_load_relaxed(&timer->state) == ONSTACK_TIMER_ARMED && onstack_load_relaxed(&timer->id) == id;
-}
-
-/* Out of ARMED; true: the caller is the one who deletes *id. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id);
-
-/* Out of REFUSED, UNWANTED or STOPPED to NONE. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_timer_clear(onstack_timer *timer);
-
-/* NONE, whatever it was. In the child of a fork. */
-ONSTACK_INTERNAL void onstack_timer_after_fork(onstack_timer *timer);
-
-/* Nothing has ticked, nothing is due. By who arms. Signal-safe. */
-ONSTACK_INTERNAL void onstack_timer_reset(onstack_timer *timer);
-
-/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno.
-   Signal-safe. */
-ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
-                                          uint64_t cookie);
-
-/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno.
-   Signal-safe. */
-ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
-
-/* Ticks are due from that instant of its clock on, and none has come. Signal-safe. */
-ONSTACK_INTERNAL void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns);
-
-/*
- * The next tick of one that is ARMED comes at `at_ns` of its clock, which has not come, and the others a period after each
- * other. `anew`: nothing has ticked, nothing else is due. *left_ns, if not NULL: what was left until the one that would have
- * been next. 0 or -errno. Signal-safe.
- */
-ONSTACK_INTERNAL int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
-                                          uint64_t *left_ns);
-
-/* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */
-ONSTACK_INTERNAL int onstack_timer_left(const onstack_timer *timer, uint64_t *ns);
-
-/* Deletes a timer of the kernel's by its id. Signal-safe. */
-ONSTACK_INTERNAL void onstack_timer_delete(int32_t id);
-
-/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
-
-/*
- * The accounting at stop: a thread that has not had the processor since its last tick was due, or blocks the signal, has
- * ticks that never come (the kernel drops them with the timer). First, when nobody arms any more and the timer is STOPPED:
- * how many ticks have been due by `now_ns` of its clock (0: not known). Then, when no handler is inside any more, how many
- * of these have not come. Stop only.
- */
-ONSTACK_INTERNAL uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns);
-ONSTACK_INTERNAL uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due);
-
-/* Whether the kernel lets us make, set and delete a timer on that clock: before one ticks that nobody can stop. Start only. */
-ONSTACK_INTERNAL int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid);
-
-/* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
-ONSTACK_INTERNAL int32_t onstack_timer_cpu_clock(uint32_t tid);
-
-/* The time on a clock of the kernel's. False if its thread is gone, or a filter refuses. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_timer_read_clock(int32_t clock, uint64_t *ns);
-
-#endif
-
-#define ONSTACK_THREAD_RECORDS 16384u /* per slot */
-#define ONSTACK_THREAD_BUCKET 16u
-#define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
-#define ONSTACK_THREAD_RANGES 3u
-
-/* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
+/* A readable mapping that stacks of the thread lie in. */
 typedef struct onstack_stack_range {
   uint64_t low;
   uint64_t high;
 } onstack_stack_range;
 
-typedef struct onstack_thread {
-  uint32_t busy;        /* handlers inside for this record (dekker with stop) */
-  onstack_seqlock lock; /* of `name` and `ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
-  onstack_timer timer;
-  uint64_t name[2];     /* 16 bytes, NUL-padded */
+typedef struct onstack_stack_bounds {
   uint64_t requests[2]; /* stack addresses whose bounds no range has: housekeeping looks them up. 0: none */
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-  uint64_t thread_pointer; /* noted with a request: libc puts it at the top of a thread's stack */
-  onstack_stack_range
-      no_bounds; /* no mapping was found for a request here: none is made again until housekeeping clears it */
-} onstack_thread;
-
-/* What housekeeping and stop write down about a thread. No handler looks at it. */
-typedef struct onstack_thread_note {
-  uint32_t due;       /* the timer is STOPPED: how many ticks have been due. Stop only */
-  uint32_t waited_us; /* the thread's CPU time since which stop waits for its last tick; 0: none is on its way */
-  uint32_t waiting;   /* ticks that the last look has found blocked, when `ticks` had come. Housekeeping only */
-  uint32_t ticks;
-  uint16_t looked;    /* the timer's `ticks` when housekeeping looked at the name last */
-  uint8_t next_range; /* the range that is replaced next */
-} onstack_thread_note;
-
-/* Low bits of a record's address that are free for a generation in the cookie. */
-#define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
-
-typedef struct onstack_thread_table {
-  onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
-  uint32_t *tids;          /* 0: free */
-  onstack_thread_note *notes;
-  onstack_thread *process; /* lent to a thread that no record could be had for */
-} onstack_thread_table;
-
-/*
- * The threads that are inside of something that stop waits for and that belongs to no thread's record. By id, because a thread
- * can end there, and nothing may wait for it then: a seccomp filter kills the thread that makes a forbidden call.
- */
-#define ONSTACK_INSIDE 16u
-typedef struct onstack_inside {
-  uint32_t tids[ONSTACK_INSIDE]; /* 0: free (dekker with stop) */
-  uint32_t more;                 /* threads that found no place */
-} onstack_inside;
-
-/* A thread enters once before it leaves. Signal-safe. */
-ONSTACK_INTERNAL void onstack_inside_enter(onstack_inside *inside, uint32_t tid);
-ONSTACK_INTERNAL void onstack_inside_leave(onstack_inside *inside, uint32_t tid);
-
-/* Returns true if the thread had a place. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid);
-
-/* Size of the region (19 MiB of addresses; a page comes into being when a record is used), and its one-time
-   publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
-ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
-ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
-
-/* The part of a slot. Start only. */
-ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
-
-/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
-
-/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
-typedef struct onstack_thread_tick {
-  onstack_thread *record; /* NULL: the number is no cookie of this copy */
-  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
-  uint32_t generation;
-} onstack_thread_tick;
-
-/* Signal-safe. */
-ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
-
-static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
-  return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));
-}
-
-/* The record of a thread id, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid);
-
-/* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
-
-/* Gives a record back. Its thread must be gone, and its timer NONE. Housekeeping only. */
-ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
-
-/* Ordinary threads. */
-ONSTACK_INTERNAL onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table,
-                                                             const onstack_thread *record);
-
-/* True while its claimer fills it in, or gives it a timer: nobody else touches it. */
-static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
-  return onstack_timer_state_of(&record->timer) <= ONSTACK_TIMER_ARMING;
-}
-
-/* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
+  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
+  uint64_t thread_pointer;     /* noted with a request: libc puts it at the top of a thread's stack */
+  onstack_stack_range unknown; /* no mapping was found for a request here: none is made again until housekeeping clears it */
+} onstack_stack_bounds;
 
 /* True if the last request near `address` found no mapping. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_has_no_bounds(const onstack_thread *record, uint64_t address);
+ONSTACK_INTERNAL bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address);
 
-/* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
-   Signal-safe, never waits. */
-ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
-                                              onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
+/* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address);
+
+/* Nothing is known and nothing is asked. Under the lock of the record that holds them. */
+ONSTACK_INTERNAL void onstack_stack_bounds_clear(onstack_stack_bounds *bounds);
 
 /* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
-
-/* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address);
 
 #endif
 
@@ -4671,9 +4438,9 @@ typedef struct onstack_reader {
 /* One walk's view of memory; lives on the signal stack. */
 typedef struct onstack_memory {
   const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
-  bool asked;             /* bounds were asked for: wake housekeeping */
-  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
+  onstack_stack_bounds *bounds; /* asked for those that are missing; NULL: nobody is */
+  bool asked;                   /* bounds were asked for: wake housekeeping */
+  bool elsewhere;               /* not the calling thread's stack: its thread pointer leads to another goroutine */
   bool copy_works;
   uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
   uint64_t high;
@@ -4681,7 +4448,7 @@ typedef struct onstack_memory {
   uint64_t page_high;
   uint64_t before[2]; /* the same before that, the latest first, as memory_probe.c packs them: calls across languages go to
                          other stacks and back, by way of a goroutine's g */
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
 } onstack_memory;
 
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
@@ -5509,6 +5276,254 @@ ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring);
 
 /* Gives the front entry back to the producers. Consumer only. */
 ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry);
+
+#endif
+
+/* ---- core/src/handler/tick/thread_table.h ---- */
+/*
+ * Thread records: what a session knows of each thread that it samples.
+ *
+ * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
+ * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
+ *
+ * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
+ * the record of a process clock, process_tick.h). The ids stand
+ * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
+ * tombstones and nothing is ever moved, so the look-up needs no lock.
+ *
+ * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
+ * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
+ * gone. So two claims for one thread id cannot meet.
+ */
+#ifndef ONSTACK_HANDLER_TICK_THREAD_TABLE_H
+#define ONSTACK_HANDLER_TICK_THREAD_TABLE_H
+
+/* ---- core/src/handler/tick/timer.h ---- */
+/*
+ * A POSIX timer of the kernel's, made by raw system calls: so any thread of the process can be given one without its
+ * cooperation, and the signal handler can make one. What it has ticked is compared with what was due when it is stopped.
+ *
+ * A timer has a state, which changes by compare-and-swap alone, so that of two who would delete it one does:
+ *
+ *   from          to        who
+ *   NONE          ARMING    the record's claimer: start, a scan, or the thread itself in the handler of a process tick.
+ *                           Of a process clock: start, under the control lock
+ *   NONE          UNWANTED  start, a scan: the session's filter says no
+ *   ARMING        ARMED     who arms, before the timer is set: its first tick is looked at already
+ *   ARMING        REFUSED   who arms: the quota, the kernel or a filter gives none, or the thread has ended
+ *   ARMED         REFUSED   who armed: the timer could not be set
+ *   ARMED         ARMING    a handler of a process tick, a scan: it belongs to a thread that has ended, whose id another has
+ *   ARMED         STOPPED   stop: how many ticks have been due is noted after this
+ *   ARMED         NONE      housekeeping: the thread has ended, its record is about to be free
+ *   REFUSED, UNWANTED, STOPPED
+ *                 NONE      the same, and stop when no handler is inside any more
+ *   ARMING, STOPPED
+ *                 NONE      of a process clock: stop, start; under the control lock
+ *
+ * Who takes it out of ARMED deletes the kernel's timer: onstack_timer_take gives its id to nobody else. Nobody touches one
+ * that is ARMING but who arms. In the child of a fork there are neither timers nor other threads: onstack_timer_after_fork
+ * stores.
+ */
+#ifndef ONSTACK_HANDLER_TICK_TIMER_H
+#define ONSTACK_HANDLER_TICK_TIMER_H
+
+typedef enum onstack_timer_state {
+  ONSTACK_TIMER_NONE = 0, /* the record is free, or its claimer is filling it in */
+  ONSTACK_TIMER_ARMING,
+  ONSTACK_TIMER_ARMED,
+  ONSTACK_TIMER_REFUSED, /* on the CPU clock the process tick stands in */
+  ONSTACK_TIMER_UNWANTED,
+  ONSTACK_TIMER_STOPPED,
+} onstack_timer_state;
+
+/* An instant in 32 bits, rounded up: the difference of two holds 19 hours of a thread that blocks the signal. */
+#define ONSTACK_TIMER_UNIT ((uint64_t)32768) /* nanoseconds */
+
+typedef struct onstack_timer {
+  int32_t id;       /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
+  uint32_t ticks;   /* that came since it was set, overruns too */
+  uint32_t first;   /* when the first of them is due, by its clock, in ONSTACK_TIMER_UNIT; 0: not known */
+  uint8_t state;    /* onstack_timer_state */
+  uint8_t meetings; /* process ticks that met its thread since it ticked last */
+  uint16_t before;  /* ticks of what its thread had used when a scan found it */
+} onstack_timer;
+
+static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
+  return (onstack_timer_state)onstack_observe(&timer->state); /* pairs with onstack_timer_move */
+}
+
+/* One of the transitions above; false: its state was another one. Signal-safe. */
+static inline bool onstack_timer_move(onstack_timer *timer, onstack_timer_state from, onstack_timer_state to) {
+  uint8_t expected = (uint8_t)from;
+  return onstack_cas(&timer->state, &expected, (uint8_t)to);
+}
+
+/* Whether a tick with this id is its own. Signal-safe. */
+static inline bool onstack_timer_ticks_as(const onstack_timer *timer, int32_t id) {
+  return onstack_load_relaxed(&timer->state) == ONSTACK_TIMER_ARMED && onstack_load_relaxed(&timer->id) == id;
+}
+
+/* Out of ARMED; true: the caller is the one who deletes *id. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id);
+
+/* Out of REFUSED, UNWANTED or STOPPED to NONE. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_timer_clear(onstack_timer *timer);
+
+/* NONE, whatever it was. In the child of a fork. */
+ONSTACK_INTERNAL void onstack_timer_after_fork(onstack_timer *timer);
+
+/* Nothing has ticked, nothing is due. By who arms. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_reset(onstack_timer *timer);
+
+/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno.
+   Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
+                                          uint64_t cookie);
+
+/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno.
+   Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
+
+/* Ticks are due from that instant of its clock on, and none has come. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns);
+
+/*
+ * The next tick of one that is ARMED comes at `at_ns` of its clock, which has not come, and the others a period after each
+ * other. `anew`: nothing has ticked, nothing else is due. *left_ns, if not NULL: what was left until the one that would have
+ * been next. 0 or -errno. Signal-safe.
+ */
+ONSTACK_INTERNAL int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
+                                          uint64_t *left_ns);
+
+/* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_left(const onstack_timer *timer, uint64_t *ns);
+
+/* Deletes a timer of the kernel's by its id. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_delete(int32_t id);
+
+/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
+
+/*
+ * The accounting at stop: a thread that has not had the processor since its last tick was due, or blocks the signal, has
+ * ticks that never come (the kernel drops them with the timer). First, when nobody arms any more and the timer is STOPPED:
+ * how many ticks have been due by `now_ns` of its clock (0: not known). Then, when no handler is inside any more, how many
+ * of these have not come. Stop only.
+ */
+ONSTACK_INTERNAL uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns);
+ONSTACK_INTERNAL uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due);
+
+/* Whether the kernel lets us make, set and delete a timer on that clock: before one ticks that nobody can stop. Start only. */
+ONSTACK_INTERNAL int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid);
+
+/* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
+ONSTACK_INTERNAL int32_t onstack_timer_cpu_clock(uint32_t tid);
+
+/* The time on a clock of the kernel's. False if its thread is gone, or a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_timer_read_clock(int32_t clock, uint64_t *ns);
+
+#endif
+
+#define ONSTACK_THREAD_RECORDS 16384u /* per slot */
+#define ONSTACK_THREAD_BUCKET 16u
+#define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
+
+typedef struct onstack_thread {
+  uint32_t busy; /* handlers inside for this record (dekker with stop) */
+  onstack_seqlock
+      lock; /* of `name` and `bounds.ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
+  onstack_timer timer;
+  uint64_t name[2]; /* 16 bytes, NUL-padded */
+  onstack_stack_bounds bounds;
+} onstack_thread;
+
+/* What housekeeping and stop write down about a thread. No handler looks at it. */
+typedef struct onstack_thread_note {
+  uint32_t due;       /* the timer is STOPPED: how many ticks have been due. Stop only */
+  uint32_t waited_us; /* the thread's CPU time since which stop waits for its last tick; 0: none is on its way */
+  uint32_t waiting;   /* ticks that the last look has found blocked, when `ticks` had come. Housekeeping only */
+  uint32_t ticks;
+  uint16_t looked;    /* the timer's `ticks` when housekeeping looked at the name last */
+  uint8_t next_range; /* the range that is replaced next */
+} onstack_thread_note;
+
+/* Low bits of a record's address that are free for a generation in the cookie. */
+#define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
+
+typedef struct onstack_thread_table {
+  onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
+  uint32_t *tids;          /* 0: free */
+  onstack_thread_note *notes;
+  onstack_thread *process; /* lent to a thread that no record could be had for */
+} onstack_thread_table;
+
+/*
+ * The threads that are inside of something that stop waits for and that belongs to no thread's record. By id, because a thread
+ * can end there, and nothing may wait for it then: a seccomp filter kills the thread that makes a forbidden call.
+ */
+#define ONSTACK_INSIDE 16u
+typedef struct onstack_inside {
+  uint32_t tids[ONSTACK_INSIDE]; /* 0: free (dekker with stop) */
+  uint32_t more;                 /* threads that found no place */
+} onstack_inside;
+
+/* A thread enters once before it leaves. Signal-safe. */
+ONSTACK_INTERNAL void onstack_inside_enter(onstack_inside *inside, uint32_t tid);
+ONSTACK_INTERNAL void onstack_inside_leave(onstack_inside *inside, uint32_t tid);
+
+/* Returns true if the thread had a place. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid);
+
+/* Size of the region (19 MiB of addresses; a page comes into being when a record is used), and its one-time
+   publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
+ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
+ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
+
+/* The part of a slot. Start only. */
+ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
+
+/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
+
+/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
+typedef struct onstack_thread_tick {
+  onstack_thread *record; /* NULL: the number is no cookie of this copy */
+  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
+  uint32_t generation;
+} onstack_thread_tick;
+
+/* Signal-safe. */
+ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
+
+static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
+  return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));
+}
+
+/* The record of a thread id, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid);
+
+/* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
+
+/* Gives a record back. Its thread must be gone, and its timer NONE. Housekeeping only. */
+ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
+
+/* Ordinary threads. */
+ONSTACK_INTERNAL onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table,
+                                                             const onstack_thread *record);
+
+/* True while its claimer fills it in, or gives it a timer: nobody else touches it. */
+static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
+  return onstack_timer_state_of(&record->timer) <= ONSTACK_TIMER_ARMING;
+}
+
+/* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
+
+/* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
+   Signal-safe, never waits. */
+ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
+                                              onstack_stack_range ranges[ONSTACK_STACK_RANGES]);
 
 #endif
 
@@ -6792,12 +6807,12 @@ ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t
 
 #include <ucontext.h>
 
-/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `thread` is asked for
+/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
    those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
 static inline __attribute__((always_inline, unused)) void
-onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_thread *thread) {
+onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_stack_bounds *bounds) {
   memory->reader = reader;
-  memory->thread = thread;
+  memory->bounds = bounds;
   memory->asked = false;
   memory->elsewhere = false;
   memory->copy_works = copy_works;
@@ -6806,7 +6821,7 @@ onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool 
 }
 
 static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
 }
 
 /* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it
@@ -6904,7 +6919,7 @@ static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_mem
 static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const onstack_event *event,
                                                      onstack_ring_entry *entry) {
   onstack_memory memory;
-  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, event->thread);
+  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, event->thread ? &event->thread->bounds : NULL);
   record_look_up(event, &memory, entry->thread_name);
   const onstack_walk walk = {event->registers,
                              event->ucontext,
@@ -7303,8 +7318,6 @@ ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
   return tick;
 }
 
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
-
 ONSTACK_HANDLER void onstack_inside_enter(onstack_inside *inside, uint32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
     uint32_t none = 0;
@@ -7357,18 +7370,10 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
 
 void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
   onstack_seqlock_write_begin(&record->lock);
-  for (uint32_t i = 0; i < 2; i++) {
-    onstack_store_relaxed(&record->name[i], (uint64_t)0);
-    onstack_store_relaxed(&record->requests[i], (uint64_t)0);
-  }
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-    onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
-    onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
-  }
+  for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], (uint64_t)0);
+  onstack_stack_bounds_clear(&record->bounds);
   onstack_thread_note_of(table, record)->looked = 0;
   onstack_store_relaxed(&onstack_thread_note_of(table, record)->waiting, 0u);
-  onstack_store_relaxed(&record->no_bounds.low, (uint64_t)0);
-  onstack_store_relaxed(&record->no_bounds.high, (uint64_t)0);
   onstack_seqlock_write_end(&record->lock);
   onstack_publish(&table->tids[record - table->records], 0u);
 }
@@ -7383,35 +7388,16 @@ ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, c
 }
 
 ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
-                                             onstack_stack_range ranges[ONSTACK_THREAD_RANGES]) {
+                                             onstack_stack_range ranges[ONSTACK_STACK_RANGES]) {
   const uint32_t begun = onstack_seqlock_begin(&record->lock);
   for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-    ranges[i].low = onstack_load_relaxed(&record->ranges[i].low);
-    ranges[i].high = onstack_load_relaxed(&record->ranges[i].high);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+    ranges[i].low = onstack_load_relaxed(&record->bounds.ranges[i].low);
+    ranges[i].high = onstack_load_relaxed(&record->bounds.ranges[i].high);
   }
   if (onstack_seqlock_held(&record->lock, begun)) return true;
   for (uint32_t i = 0; i < 2; i++) name[i] = 0;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) ranges[i].low = ranges[i].high = 0;
-  return false;
-}
-
-ONSTACK_HANDLER bool onstack_thread_has_no_bounds(const onstack_thread *record, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&record->no_bounds.low);
-  return address - low < onstack_load_relaxed(&record->no_bounds.high) - low;
-}
-
-ONSTACK_HANDLER bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address) {
-  if (onstack_thread_has_no_bounds(record, address)) return false;
-  onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->requests); i++) {
-    uint64_t request = onstack_load_relaxed(&record->requests[i]);
-    if (request == address) return false;
-    if (request == 0) {
-      onstack_store_relaxed(&record->requests[i], address);
-      return true;
-    }
-  }
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) ranges[i].low = ranges[i].high = 0;
   return false;
 }
 
@@ -8307,7 +8293,7 @@ ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t a
 }
 
 ONSTACK_HANDLER const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++)
     if (address >= memory->ranges[i].low && address < memory->ranges[i].high) return &memory->ranges[i];
   return NULL;
 }
@@ -8334,7 +8320,7 @@ ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t
     memory->high = range->high;
     return;
   }
-  if (memory->thread && onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;
+  if (memory->bounds && onstack_stack_bounds_request(memory->bounds, sp)) memory->asked = true;
 }
 
 static bool reader_none_test(const void *good, const void *bad) {
@@ -8782,6 +8768,39 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
 }
 
+/* ---- core/src/handler/unwind/stack_bounds.c ---- */
+
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
+
+ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
+  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
+}
+
+ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
+  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
+  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
+    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
+    if (request == address) return false;
+    if (request == 0) {
+      onstack_store_relaxed(&bounds->requests[i], address);
+      return true;
+    }
+  }
+  return false;
+}
+
+void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
+    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
+  }
+  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
+  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
+}
+
 /* ---- core/src/handler/unwind/traceback_walk.c ---- */
 /* ---- core/src/handler/unwind/traceback_walk.h ---- */
 /*
@@ -8827,7 +8846,7 @@ ONSTACK_INTERNAL void onstack_traceback_leave(void);
    tables for ever, and each later preparation away. */
 ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
 
-/* True while a walk or look-up is in progress; see onstack_threads_all_idle for what one look proves. */
+/* True while a walk or look-up is in progress; see control/unwind/readers.h for what one look proves. */
 static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
   onstack_fence_dekker();
   return onstack_dekker_load(&onstack_traceback.inside) != 0;
@@ -16230,6 +16249,22 @@ bool onstack_task_list_is_foreign(void) {
 
 /* ---- core/src/control/tick/threads.c ---- */
 
+/* ---- core/src/control/unwind/readers.h ---- */
+/*
+ * Whether anybody may be reading rule tables and Go function tables that are not in use any more. Walks on demand are known
+ * here; the handlers of sessions are known to whoever samples threads.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_READERS_H
+#define ONSTACK_CONTROL_UNWIND_READERS_H
+
+/* True if everybody who may have seen a table before the call has left. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_readers_have_left(void);
+
+/* `left` answers for the handlers. Once, before the first of them. */
+ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
+
+#endif
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16249,6 +16284,7 @@ int onstack_threads_prepare(void) {
       mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
   onstack_thread_region_set(memory);
+  onstack_readers_are_asked_by(onstack_threads_all_idle);
   threads_region = memory;
   return 0;
 }
@@ -16555,7 +16591,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     threads_release(slot, record, tid);
     return;
   }
-  onstack_store_relaxed(&record->no_bounds.high, onstack_load_relaxed(&record->no_bounds.low));
+  onstack_store_relaxed(&record->bounds.unknown.high, onstack_load_relaxed(&record->bounds.unknown.low));
   const uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->timer.ticks);
   if (ticks == note->looked) {
     threads_doubt(slot, record, tid);
@@ -18222,7 +18258,7 @@ typedef struct code_map_scan {
   onstack_thread *records[CODE_MAP_RECORDS];
   uint64_t asked[CODE_MAP_RECORDS][2]; /* the requests that this pass fulfils; later ones wait for the next */
   /* What the records' ranges become: `found` is for `asked`, `kept` confirms the ranges of before. */
-  onstack_stack_range kept[CODE_MAP_RECORDS][ONSTACK_THREAD_RANGES];
+  onstack_stack_range kept[CODE_MAP_RECORDS][ONSTACK_STACK_RANGES];
   onstack_stack_range found[CODE_MAP_RECORDS][2];
   uint32_t next_record; /* where the next pass begins */
 } code_map_scan;
@@ -18267,7 +18303,7 @@ static void code_map_publish_jumped(const code_map_scan *scan) {
  * pointer in the same mapping, it is the end.
  */
 static onstack_stack_range code_map_bound(const onstack_thread *record, const onstack_mapping *mapping, uint64_t sp) {
-  uint64_t top = onstack_load_relaxed(&record->thread_pointer);
+  uint64_t top = onstack_load_relaxed(&record->bounds.thread_pointer);
   return (onstack_stack_range){mapping->low, top > sp && top < mapping->high ? top : mapping->high};
 }
 
@@ -18279,8 +18315,8 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
       uint64_t asked = scan->asked[r][i];
       if (asked >= mapping->low && asked < mapping->high) scan->found[r][i] = code_map_bound(record, mapping, asked);
     }
-    for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-      const onstack_stack_range *range = &record->ranges[i];
+    for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+      const onstack_stack_range *range = &record->bounds.ranges[i];
       /* Kept as it is while all of it is still mapped so; a stack outside is asked for anew. */
       if (range->high != 0 && range->low >= mapping->low && range->high <= mapping->high) scan->kept[r][i] = *range;
     }
@@ -18307,7 +18343,7 @@ static void code_map_collect_records(code_map_scan *scan) {
     if (onstack_thread_is_claimed(record)) continue;
     memset(scan->kept[scan->record_count], 0, sizeof(scan->kept[0]));
     memset(scan->found[scan->record_count], 0, sizeof(scan->found[0]));
-    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->requests[k]);
+    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->bounds.requests[k]);
     scan->records[scan->record_count++] = record;
     scan->next_record = index + 1;
   }
@@ -18319,30 +18355,30 @@ static bool code_map_same_range(const onstack_stack_range *a, const onstack_stac
 
 /* Puts a range that was found into a record: over one that it covers, else over the one that is next. */
 static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *found) {
-  uint32_t at = note->next_range % ONSTACK_THREAD_RANGES;
+  uint32_t at = note->next_range % ONSTACK_STACK_RANGES;
   bool replaces = false;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES && !replaces; i++) {
-    if (record->ranges[i].high == 0 || code_map_same_range(&record->ranges[i], found)) {
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES && !replaces; i++) {
+    if (record->bounds.ranges[i].high == 0 || code_map_same_range(&record->bounds.ranges[i], found)) {
       at = i;
       replaces = true;
     }
   }
   if (!replaces) note->next_range = (uint8_t)(at + 1);
-  onstack_store_relaxed(&record->ranges[at].low, found->low);
-  onstack_store_relaxed(&record->ranges[at].high, found->high);
+  onstack_store_relaxed(&record->bounds.ranges[at].low, found->low);
+  onstack_store_relaxed(&record->bounds.ranges[at].high, found->high);
 }
 
 static void code_map_give_bounds(code_map_scan *scan, uint32_t r) {
   onstack_thread *record = scan->records[r];
   bool changed = false;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
-    changed |= !code_map_same_range(&record->ranges[i], &scan->kept[r][i]);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++)
+    changed |= !code_map_same_range(&record->bounds.ranges[i], &scan->kept[r][i]);
   for (uint32_t i = 0; i < 2; i++) changed |= scan->found[r][i].high != 0;
   if (changed) {
     onstack_seqlock_write_begin(&record->lock);
-    for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-      onstack_store_relaxed(&record->ranges[i].low, scan->kept[r][i].low);
-      onstack_store_relaxed(&record->ranges[i].high, scan->kept[r][i].high);
+    for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+      onstack_store_relaxed(&record->bounds.ranges[i].low, scan->kept[r][i].low);
+      onstack_store_relaxed(&record->bounds.ranges[i].high, scan->kept[r][i].high);
     }
     for (uint32_t i = 0; i < 2; i++)
       if (scan->found[r][i].high)
@@ -18353,10 +18389,11 @@ static void code_map_give_bounds(code_map_scan *scan, uint32_t r) {
      the next housekeeping. The two halves of the range may be read apart: that costs a question or saves one. */
   for (uint32_t i = 0; i < 2; i++) {
     uint64_t asked = scan->asked[r][i];
-    if (asked == 0 || !onstack_cas(&record->requests[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0) continue;
+    if (asked == 0 || !onstack_cas(&record->bounds.requests[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0)
+      continue;
     uint64_t near = asked & ~(CODE_MAP_NO_BOUNDS - 1);
-    onstack_store_relaxed(&record->no_bounds.low, near);
-    onstack_store_relaxed(&record->no_bounds.high, near + CODE_MAP_NO_BOUNDS);
+    onstack_store_relaxed(&record->bounds.unknown.low, near);
+    onstack_store_relaxed(&record->bounds.unknown.high, near + CODE_MAP_NO_BOUNDS);
   }
 }
 
@@ -19516,7 +19553,7 @@ static void go_free_retired(void) {
   for (uint32_t i = 0; i < onstack_code.go_count; i++) {
     go_entry *entry = &go_entries[i];
     if (!entry->used || go_is_live(i)) continue;
-    if (!idle && (onstack_traceback_is_busy() || !onstack_threads_all_idle())) return;
+    if (!idle && !onstack_readers_have_left()) return;
     idle = true;
     uint8_t *copy = entry->copy;
     entry->copy = NULL; /* the child of a fork in between gives up the copy, where it would free it a second time */
@@ -20255,7 +20292,7 @@ static bool modules_miss_tables(void) {
 }
 
 static void modules_free_retired(void) {
-  if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
+  if (modules_retired_count == 0 || !onstack_readers_have_left()) return;
   /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
   while (modules_retired_count > 0) {
     const onstack_rule_table *table = modules_retired[modules_retired_count - 1];
@@ -20634,6 +20671,17 @@ int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t addres
 }
 
 #endif
+
+/* ---- core/src/control/unwind/readers.c ---- */
+
+static bool (*readers_left)(void); /* NULL: no session has begun yet */
+
+void onstack_readers_are_asked_by(bool (*left)(void)) { onstack_publish(&readers_left, left); }
+
+bool onstack_readers_have_left(void) {
+  bool (*const left)(void) = onstack_observe(&readers_left);
+  return !onstack_traceback_is_busy() && (!left || left());
+}
 
 /* ---- core/src/control/unwind/rule_table.c ---- */
 

@@ -33,13 +33,13 @@ static bool read_child(onstack_memory *memory, uint64_t address, uint64_t words[
 const onstack_reader steps_reader = {"child", NULL, read_child};
 
 onstack_walk_result steps_walk(const steps_state *state, const onstack_reader *reader, uint64_t *frames) {
-  static onstack_thread thread;
+  static onstack_stack_bounds bounds;
   onstack_memory memory;
   onstack_registers registers;
   memset(&memory, 0, sizeof(memory));
   memset(&registers, 0, sizeof(registers));
   memory.reader = reader;
-  memory.thread = &thread;
+  memory.bounds = &bounds;
   registers.pc = state->registers.pc;
   registers.sp = state->registers.sp;
   registers.fp = state->registers.regs[29];

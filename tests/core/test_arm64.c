@@ -48,15 +48,14 @@
 #include "handler/unwind/rules/rules.c"
 #include "handler/unwind/unwinder_rules.c"
 
-static bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address) {
-  (void)record;
+static bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
+  (void)bounds;
   (void)address;
   return false;
 }
 
 /* Nobody samples here. */
-static onstack_traceback_state onstack_traceback;
-static bool onstack_threads_all_idle(void) { return true; }
+static bool onstack_readers_have_left(void) { return true; }
 
 static uint64_t thread_pointer; /* recorded */
 static uint64_t onstack_thread_pointer(void) { return thread_pointer; }
@@ -279,11 +278,11 @@ static void open_fixture(fixture *from, const char *name) {
 /* ---- replay ---- */
 
 static onstack_walk_result walk(const fixture *from, uint64_t *frames) {
-  static onstack_thread thread;
+  static onstack_stack_bounds bounds;
   onstack_memory memory;
   memset(&memory, 0, sizeof(memory));
   memory.reader = &recorded;
-  memory.thread = &thread;
+  memory.bounds = &bounds;
   const onstack_registers registers = {.pc = from->pc, .sp = from->sp, .fp = from->fp, .lr = from->lr};
   /* The kernel's ucontext: the registers that nothing else tells, at their places (handler/unwind/rules/native.h). */
   uint64_t context[64];

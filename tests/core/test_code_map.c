@@ -90,9 +90,9 @@ static const onstack_reader plain_reader = {.name = "plain", .read_pair = plain_
 
 /* Until they are written nobody knows whether the number beside a frame pointer is code. */
 Test(code_map, a_rewrite_makes_no_frames) {
-  static onstack_thread nobody;
+  static onstack_stack_bounds nobody;
   uint64_t frames[8], record[2] = {0, 0x7000deadbeef};
-  onstack_memory memory = {.reader = &plain_reader, .thread = &nobody};
+  onstack_memory memory = {.reader = &plain_reader, .bounds = &nobody};
   const onstack_registers registers = {.pc = 0x100010, .sp = (uint64_t)(uintptr_t)record, .fp = (uint64_t)(uintptr_t)record};
   const onstack_walk walk = {.registers = &registers, .memory = &memory, .frames = frames, .capacity = 8};
   set_ranges(2, 0x100000, 0x1000, 0x3000);

@@ -101,25 +101,25 @@ Test(thread_table, a_released_record_is_clean_for_the_next) {
   onstack_thread *record = claim(9);
   onstack_seqlock_write_begin(&record->lock);
   record->name[0] = 0x41414141;
-  record->ranges[1] = (onstack_stack_range){0x1000, 0x2000};
+  record->bounds.ranges[1] = (onstack_stack_range){0x1000, 0x2000};
   onstack_seqlock_write_end(&record->lock);
-  onstack_thread_request_bounds(record, 0x123000);
+  onstack_stack_bounds_request(&record->bounds, 0x123000);
   release(record);
   cr_assert_eq(claim(9), record);
   uint64_t name[2];
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
   cr_assert(onstack_thread_snapshot(record, name, ranges));
   cr_assert_eq(name[0], 0);
   cr_assert_eq(ranges[1].high, 0);
-  cr_assert_eq(record->requests[0], 0);
+  cr_assert_eq(record->bounds.requests[0], 0);
 }
 
 Test(thread_table, wants_are_news_once) {
   onstack_thread *record = claim(11);
-  cr_assert(onstack_thread_request_bounds(record, 0x10000));
-  cr_assert_not(onstack_thread_request_bounds(record, 0x10000));
-  cr_assert(onstack_thread_request_bounds(record, 0x20000));
-  cr_assert_not(onstack_thread_request_bounds(record, 0x30000), "two at a time");
+  cr_assert(onstack_stack_bounds_request(&record->bounds, 0x10000));
+  cr_assert_not(onstack_stack_bounds_request(&record->bounds, 0x10000));
+  cr_assert(onstack_stack_bounds_request(&record->bounds, 0x20000));
+  cr_assert_not(onstack_stack_bounds_request(&record->bounds, 0x30000), "two at a time");
 }
 
 /* ---- two threads ---- */
@@ -130,7 +130,7 @@ static void *rewrites(void *data) {
   for (uint64_t i = 1; !over; i++) {
     onstack_seqlock_write_begin(&record->lock);
     record->name[0] = record->name[1] = i;
-    for (int r = 0; r < (int)ONSTACK_THREAD_RANGES; r++) record->ranges[r] = (onstack_stack_range){i, i + 1};
+    for (int r = 0; r < (int)ONSTACK_STACK_RANGES; r++) record->bounds.ranges[r] = (onstack_stack_range){i, i + 1};
     onstack_seqlock_write_end(&record->lock);
   }
   return NULL;
@@ -144,10 +144,10 @@ Test(thread_table, a_snapshot_is_of_one_moment_or_empty) {
   double end = t_now() + 1.0;
   while (t_now() < end) {
     uint64_t name[2];
-    onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+    onstack_stack_range ranges[ONSTACK_STACK_RANGES];
     bool taken = onstack_thread_snapshot(record, name, ranges);
     whole += taken && name[0] != 0;
-    for (int r = 0; r < (int)ONSTACK_THREAD_RANGES; r++) {
+    for (int r = 0; r < (int)ONSTACK_STACK_RANGES; r++) {
       cr_assert_eq(ranges[r].low, name[0]);
       cr_assert_eq(ranges[r].high, taken && name[0] ? name[0] + 1 : 0);
     }

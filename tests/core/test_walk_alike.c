@@ -22,7 +22,7 @@ typedef struct walked {
   uint8_t unwound_by[DEPTH];
 } walked;
 
-static onstack_thread nobody;
+static onstack_stack_bounds nobody;
 
 static void walk_with(const onstack_unwinder_ops *unwinder, const onstack_reader *reader, const onstack_registers *from,
                       uint32_t capacity, walked *out) {
@@ -32,7 +32,7 @@ static void walk_with(const onstack_unwinder_ops *unwinder, const onstack_reader
   pthread_getattr_np(pthread_self(), &attributes);
   pthread_attr_getstack(&attributes, &low, &size);
   pthread_attr_destroy(&attributes);
-  onstack_memory memory = {.reader = reader, .thread = &nobody, .copy_works = true};
+  onstack_memory memory = {.reader = reader, .bounds = &nobody, .copy_works = true};
   memory.ranges[0].low = (uint64_t)(uintptr_t)low;
   memory.ranges[0].high = (uint64_t)(uintptr_t)low + size;
   onstack_memory_enter_stack(&memory, from->sp);

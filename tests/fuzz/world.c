@@ -27,7 +27,7 @@ static struct {
   uint64_t *stack; /* real memory between guard pages; its address is what the walkers see */
   uint64_t stack_at;
   uint32_t reads;
-  onstack_thread thread;
+  onstack_stack_bounds bounds;
   onstack_rule_row rows[ROWS_MOST];
   onstack_rule rules[RULES_MOST];
   uint32_t first_row[2];
@@ -197,9 +197,9 @@ void world_make(fuzz_input *input, onstack_memory *memory) {
   onstack_code.count = 3;
   make_rules(input);
   make_go(input);
-  memset(&world.thread, 0, sizeof(world.thread));
+  memset(&world.bounds, 0, sizeof(world.bounds));
   memset(memory, 0, sizeof(*memory));
-  memory->thread = &world.thread;
+  memory->bounds = &world.bounds;
   memory->copy_works = bits & 1;
   memory->reader = world.kind == WORLD_PROBE  ? &onstack_reader_probe
                    : world.kind == WORLD_COPY ? &onstack_reader_copy

@@ -57,12 +57,12 @@ static const onstack_reader remote_reader = {"remote", remote_always, remote_rea
 
 onstack_walk_result truth_remote_walk(truth_remote *remote, const onstack_registers *registers, ucontext_t *context,
                                       uint64_t *frames, uint32_t capacity) {
-  static onstack_thread record; /* takes the requests for stack bounds */
+  static onstack_stack_bounds bounds; /* takes the requests for stack bounds */
   onstack_memory memory;
   memset(&memory, 0, sizeof(memory));
-  memset(&record, 0, sizeof(record));
+  memset(&bounds, 0, sizeof(bounds));
   memory.reader = &remote_reader;
-  memory.thread = &record;
+  memory.bounds = &bounds;
   memory.ranges[0] = (onstack_stack_range){remote->stack_low, remote->stack_high};
   onstack_memory_enter_stack(&memory, registers->sp);
   remote_walked = remote;

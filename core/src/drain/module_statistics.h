@@ -3,7 +3,6 @@
 #ifndef ONSTACK_DRAIN_MODULE_STATISTICS_H
 #define ONSTACK_DRAIN_MODULE_STATISTICS_H
 
-#include "handler/tick/ring.h"
 #include "handler/unwind/rules/rules.h"
 #include "onstack/onstack.h"
 

@@ -57,7 +57,7 @@ static const onstack_reader record_reader = {"recording", NULL, record_read};
 
 static onstack_walk_result record_walk(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
                                        uint32_t capacity) {
-  static onstack_thread nobody;
+  static onstack_stack_bounds nobody;
   const ucontext_t *context = ucontext;
   uint32_t number = __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED);
   uint64_t words[2];
@@ -67,7 +67,7 @@ static onstack_walk_result record_walk(void *data, const onstack_registers *regi
   record_memory memory;
   memset(&memory, 0, sizeof(memory));
   memory.memory.reader = &record_reader;
-  memory.memory.thread = &nobody;
+  memory.memory.bounds = &nobody;
   memory.to = to;
   to->registers = *registers;
   to->x2 = context->uc_mcontext.regs[2];

@@ -2,7 +2,7 @@
 #include "control/interpreter/thread_key.h"
 
 #include "base/process_memory.h"
-#include "handler/tick/thread_table.h"
+#include "handler/unwind/stack_bounds.h"
 
 #include <pthread.h>
 

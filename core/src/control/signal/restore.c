@@ -5,7 +5,7 @@
 #include "control/signal/registry.h"
 #include "control/signal/trampolines.h"
 #include "handler/signal/forward.h"
-#include "handler/tick/slot.h"
+#include "handler/tick/timer.h"
 
 #include <signal.h>
 

@@ -10,6 +10,7 @@
 #include "control/tick/own_threads_wait.h"
 #include "control/tick/task.h"
 #include "control/tick/task_list.h"
+#include "control/unwind/readers.h"
 #include "handler/tick/arm.h"
 #include "handler/tick/own_threads.h"
 #include "handler/tick/process_tick.h"
@@ -33,6 +34,7 @@ int onstack_threads_prepare(void) {
       mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
   onstack_thread_region_set(memory);
+  onstack_readers_are_asked_by(onstack_threads_all_idle);
   threads_region = memory;
   return 0;
 }
@@ -339,7 +341,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     threads_release(slot, record, tid);
     return;
   }
-  onstack_store_relaxed(&record->no_bounds.high, onstack_load_relaxed(&record->no_bounds.low));
+  onstack_store_relaxed(&record->bounds.unknown.high, onstack_load_relaxed(&record->bounds.unknown.low));
   const uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->timer.ticks);
   if (ticks == note->looked) {
     threads_doubt(slot, record, tid);

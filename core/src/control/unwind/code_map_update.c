@@ -27,7 +27,7 @@ typedef struct code_map_scan {
   onstack_thread *records[CODE_MAP_RECORDS];
   uint64_t asked[CODE_MAP_RECORDS][2]; /* the requests that this pass fulfils; later ones wait for the next */
   /* What the records' ranges become: `found` is for `asked`, `kept` confirms the ranges of before. */
-  onstack_stack_range kept[CODE_MAP_RECORDS][ONSTACK_THREAD_RANGES];
+  onstack_stack_range kept[CODE_MAP_RECORDS][ONSTACK_STACK_RANGES];
   onstack_stack_range found[CODE_MAP_RECORDS][2];
   uint32_t next_record; /* where the next pass begins */
 } code_map_scan;
@@ -72,7 +72,7 @@ static void code_map_publish_jumped(const code_map_scan *scan) {
  * pointer in the same mapping, it is the end.
  */
 static onstack_stack_range code_map_bound(const onstack_thread *record, const onstack_mapping *mapping, uint64_t sp) {
-  uint64_t top = onstack_load_relaxed(&record->thread_pointer);
+  uint64_t top = onstack_load_relaxed(&record->bounds.thread_pointer);
   return (onstack_stack_range){mapping->low, top > sp && top < mapping->high ? top : mapping->high};
 }
 
@@ -84,8 +84,8 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
       uint64_t asked = scan->asked[r][i];
       if (asked >= mapping->low && asked < mapping->high) scan->found[r][i] = code_map_bound(record, mapping, asked);
     }
-    for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-      const onstack_stack_range *range = &record->ranges[i];
+    for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+      const onstack_stack_range *range = &record->bounds.ranges[i];
       /* Kept as it is while all of it is still mapped so; a stack outside is asked for anew. */
       if (range->high != 0 && range->low >= mapping->low && range->high <= mapping->high) scan->kept[r][i] = *range;
     }
@@ -112,7 +112,7 @@ static void code_map_collect_records(code_map_scan *scan) {
     if (onstack_thread_is_claimed(record)) continue;
     memset(scan->kept[scan->record_count], 0, sizeof(scan->kept[0]));
     memset(scan->found[scan->record_count], 0, sizeof(scan->found[0]));
-    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->requests[k]);
+    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->bounds.requests[k]);
     scan->records[scan->record_count++] = record;
     scan->next_record = index + 1;
   }
@@ -124,30 +124,30 @@ static bool code_map_same_range(const onstack_stack_range *a, const onstack_stac
 
 /* Puts a range that was found into a record: over one that it covers, else over the one that is next. */
 static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *found) {
-  uint32_t at = note->next_range % ONSTACK_THREAD_RANGES;
+  uint32_t at = note->next_range % ONSTACK_STACK_RANGES;
   bool replaces = false;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES && !replaces; i++) {
-    if (record->ranges[i].high == 0 || code_map_same_range(&record->ranges[i], found)) {
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES && !replaces; i++) {
+    if (record->bounds.ranges[i].high == 0 || code_map_same_range(&record->bounds.ranges[i], found)) {
       at = i;
       replaces = true;
     }
   }
   if (!replaces) note->next_range = (uint8_t)(at + 1);
-  onstack_store_relaxed(&record->ranges[at].low, found->low);
-  onstack_store_relaxed(&record->ranges[at].high, found->high);
+  onstack_store_relaxed(&record->bounds.ranges[at].low, found->low);
+  onstack_store_relaxed(&record->bounds.ranges[at].high, found->high);
 }
 
 static void code_map_give_bounds(code_map_scan *scan, uint32_t r) {
   onstack_thread *record = scan->records[r];
   bool changed = false;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
-    changed |= !code_map_same_range(&record->ranges[i], &scan->kept[r][i]);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++)
+    changed |= !code_map_same_range(&record->bounds.ranges[i], &scan->kept[r][i]);
   for (uint32_t i = 0; i < 2; i++) changed |= scan->found[r][i].high != 0;
   if (changed) {
     onstack_seqlock_write_begin(&record->lock);
-    for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-      onstack_store_relaxed(&record->ranges[i].low, scan->kept[r][i].low);
-      onstack_store_relaxed(&record->ranges[i].high, scan->kept[r][i].high);
+    for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+      onstack_store_relaxed(&record->bounds.ranges[i].low, scan->kept[r][i].low);
+      onstack_store_relaxed(&record->bounds.ranges[i].high, scan->kept[r][i].high);
     }
     for (uint32_t i = 0; i < 2; i++)
       if (scan->found[r][i].high)
@@ -158,10 +158,11 @@ static void code_map_give_bounds(code_map_scan *scan, uint32_t r) {
      the next housekeeping. The two halves of the range may be read apart: that costs a question or saves one. */
   for (uint32_t i = 0; i < 2; i++) {
     uint64_t asked = scan->asked[r][i];
-    if (asked == 0 || !onstack_cas(&record->requests[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0) continue;
+    if (asked == 0 || !onstack_cas(&record->bounds.requests[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0)
+      continue;
     uint64_t near = asked & ~(CODE_MAP_NO_BOUNDS - 1);
-    onstack_store_relaxed(&record->no_bounds.low, near);
-    onstack_store_relaxed(&record->no_bounds.high, near + CODE_MAP_NO_BOUNDS);
+    onstack_store_relaxed(&record->bounds.unknown.low, near);
+    onstack_store_relaxed(&record->bounds.unknown.high, near + CODE_MAP_NO_BOUNDS);
   }
 }
 

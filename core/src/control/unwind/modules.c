@@ -11,11 +11,10 @@
 #include "control/unwind/frame_section.h"
 #include "base/process_memory.h"
 #include "control/unwind/other_objects.h"
+#include "control/unwind/readers.h"
 #include "control/unwind/rule_table.h"
 #include "control/unwind/table_files.h"
-#include "control/tick/threads.h"
 #include "handler/unwind/pc_cache.h"
-#include "handler/unwind/traceback_walk.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -560,7 +559,7 @@ static bool modules_miss_tables(void) {
 }
 
 static void modules_free_retired(void) {
-  if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
+  if (modules_retired_count == 0 || !onstack_readers_have_left()) return;
   /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
   while (modules_retired_count > 0) {
     const onstack_rule_table *table = modules_retired[modules_retired_count - 1];

@@ -3,7 +3,7 @@
 
 #include "base/atomics.h"
 #include "handler/interpreter/window.h"
-#include "handler/tick/thread_table.h"
+#include "handler/unwind/stack_bounds.h"
 
 ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
 

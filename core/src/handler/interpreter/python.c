@@ -5,7 +5,7 @@
 #include "handler/arch.h"
 #include "handler/interpreter/interpreter.h"
 #include "handler/interpreter/window.h"
-#include "handler/tick/thread_table.h"
+#include "handler/unwind/stack_bounds.h"
 
 ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
 

@@ -3,7 +3,7 @@
 
 #include "base/address.h"
 #include "base/sys.h"
-#include "handler/tick/thread_table.h"
+#include "handler/unwind/stack_bounds.h"
 
 #define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
 

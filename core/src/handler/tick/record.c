@@ -59,7 +59,7 @@ static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_mem
 static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const onstack_event *event,
                                                      onstack_ring_entry *entry) {
   onstack_memory memory;
-  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, event->thread);
+  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, event->thread ? &event->thread->bounds : NULL);
   record_look_up(event, &memory, entry->thread_name);
   const onstack_walk walk = {event->registers,
                              event->ucontext,

@@ -45,8 +45,6 @@ ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
   return tick;
 }
 
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
-
 ONSTACK_HANDLER void onstack_inside_enter(onstack_inside *inside, uint32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
     uint32_t none = 0;
@@ -99,18 +97,10 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
 
 void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
   onstack_seqlock_write_begin(&record->lock);
-  for (uint32_t i = 0; i < 2; i++) {
-    onstack_store_relaxed(&record->name[i], (uint64_t)0);
-    onstack_store_relaxed(&record->requests[i], (uint64_t)0);
-  }
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-    onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
-    onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
-  }
+  for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], (uint64_t)0);
+  onstack_stack_bounds_clear(&record->bounds);
   onstack_thread_note_of(table, record)->looked = 0;
   onstack_store_relaxed(&onstack_thread_note_of(table, record)->waiting, 0u);
-  onstack_store_relaxed(&record->no_bounds.low, (uint64_t)0);
-  onstack_store_relaxed(&record->no_bounds.high, (uint64_t)0);
   onstack_seqlock_write_end(&record->lock);
   onstack_publish(&table->tids[record - table->records], 0u);
 }
@@ -125,34 +115,15 @@ ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, c
 }
 
 ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
-                                             onstack_stack_range ranges[ONSTACK_THREAD_RANGES]) {
+                                             onstack_stack_range ranges[ONSTACK_STACK_RANGES]) {
   const uint32_t begun = onstack_seqlock_begin(&record->lock);
   for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-    ranges[i].low = onstack_load_relaxed(&record->ranges[i].low);
-    ranges[i].high = onstack_load_relaxed(&record->ranges[i].high);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+    ranges[i].low = onstack_load_relaxed(&record->bounds.ranges[i].low);
+    ranges[i].high = onstack_load_relaxed(&record->bounds.ranges[i].high);
   }
   if (onstack_seqlock_held(&record->lock, begun)) return true;
   for (uint32_t i = 0; i < 2; i++) name[i] = 0;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) ranges[i].low = ranges[i].high = 0;
-  return false;
-}
-
-ONSTACK_HANDLER bool onstack_thread_has_no_bounds(const onstack_thread *record, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&record->no_bounds.low);
-  return address - low < onstack_load_relaxed(&record->no_bounds.high) - low;
-}
-
-ONSTACK_HANDLER bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address) {
-  if (onstack_thread_has_no_bounds(record, address)) return false;
-  onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->requests); i++) {
-    uint64_t request = onstack_load_relaxed(&record->requests[i]);
-    if (request == address) return false;
-    if (request == 0) {
-      onstack_store_relaxed(&record->requests[i], address);
-      return true;
-    }
-  }
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) ranges[i].low = ranges[i].high = 0;
   return false;
 }

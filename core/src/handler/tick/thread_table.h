@@ -21,28 +21,19 @@
 #include "base/seqlock.h"
 #include "base/defs.h"
 #include "handler/tick/timer.h"
+#include "handler/unwind/stack_bounds.h"
 
 #define ONSTACK_THREAD_RECORDS 16384u /* per slot */
 #define ONSTACK_THREAD_BUCKET 16u
 #define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
-#define ONSTACK_THREAD_RANGES 3u
-
-/* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
-typedef struct onstack_stack_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy;        /* handlers inside for this record (dekker with stop) */
-  onstack_seqlock lock; /* of `name` and `ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
+  uint32_t busy; /* handlers inside for this record (dekker with stop) */
+  onstack_seqlock
+      lock; /* of `name` and `bounds.ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
   onstack_timer timer;
-  uint64_t name[2];     /* 16 bytes, NUL-padded */
-  uint64_t requests[2]; /* stack addresses whose bounds no range has: housekeeping looks them up. 0: none */
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-  uint64_t thread_pointer; /* noted with a request: libc puts it at the top of a thread's stack */
-  onstack_stack_range
-      no_bounds; /* no mapping was found for a request here: none is made again until housekeeping clears it */
+  uint64_t name[2]; /* 16 bytes, NUL-padded */
+  onstack_stack_bounds bounds;
 } onstack_thread;
 
 /* What housekeeping and stop write down about a thread. No handler looks at it. */
@@ -128,18 +119,9 @@ static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
 /* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
 
-/* True if the last request near `address` found no mapping. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_has_no_bounds(const onstack_thread *record, uint64_t address);
-
 /* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
    Signal-safe, never waits. */
 ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
-                                              onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
-
-/* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
-
-/* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address);
+                                              onstack_stack_range ranges[ONSTACK_STACK_RANGES]);
 
 #endif

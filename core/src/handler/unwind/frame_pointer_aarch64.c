@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "handler/unwind/frame_pointer.h"
 
-#include "handler/tick/thread_table.h"
+#include "handler/unwind/stack_bounds.h"
 #include "handler/unwind/go_stack.h"
 
 #if defined(__aarch64__)

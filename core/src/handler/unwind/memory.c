@@ -2,6 +2,7 @@
 #include "handler/unwind/memory.h"
 
 #include "base/address.h"
+#include "base/atomics.h"
 
 ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   if (address & 7 || !onstack_address_plausible(address)) return false;
@@ -15,7 +16,7 @@ ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t a
 }
 
 ONSTACK_HANDLER const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++)
     if (address >= memory->ranges[i].low && address < memory->ranges[i].high) return &memory->ranges[i];
   return NULL;
 }
@@ -42,7 +43,7 @@ ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t
     memory->high = range->high;
     return;
   }
-  if (memory->thread && onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;
+  if (memory->bounds && onstack_stack_bounds_request(memory->bounds, sp)) memory->asked = true;
 }
 
 static bool reader_none_test(const void *good, const void *bad) {

@@ -20,7 +20,7 @@
 #define ONSTACK_HANDLER_UNWIND_MEMORY_H
 
 #include "base/defs.h"
-#include "handler/tick/thread_table.h"
+#include "handler/unwind/stack_bounds.h"
 
 struct onstack_memory;
 
@@ -35,9 +35,9 @@ typedef struct onstack_reader {
 /* One walk's view of memory; lives on the signal stack. */
 typedef struct onstack_memory {
   const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
-  bool asked;             /* bounds were asked for: wake housekeeping */
-  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
+  onstack_stack_bounds *bounds; /* asked for those that are missing; NULL: nobody is */
+  bool asked;                   /* bounds were asked for: wake housekeeping */
+  bool elsewhere;               /* not the calling thread's stack: its thread pointer leads to another goroutine */
   bool copy_works;
   uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
   uint64_t high;
@@ -45,7 +45,7 @@ typedef struct onstack_memory {
   uint64_t page_high;
   uint64_t before[2]; /* the same before that, the latest first, as memory_probe.c packs them: calls across languages go to
                          other stacks and back, by way of a goroutine's g */
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
 } onstack_memory;
 
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;

@@ -11,6 +11,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_TRACEBACK_WALK_H
 #define ONSTACK_HANDLER_UNWIND_TRACEBACK_WALK_H
 
+#include "base/atomics.h"
 #include "handler/unwind/memory.h"
 #include "onstack/onstack.h"
 
@@ -45,7 +46,7 @@ ONSTACK_INTERNAL void onstack_traceback_leave(void);
    tables for ever, and each later preparation away. */
 ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
 
-/* True while a walk or look-up is in progress; see onstack_threads_all_idle for what one look proves. */
+/* True while a walk or look-up is in progress; see control/unwind/readers.h for what one look proves. */
 static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
   onstack_fence_dekker();
   return onstack_dekker_load(&onstack_traceback.inside) != 0;

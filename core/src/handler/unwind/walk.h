@@ -12,12 +12,12 @@
 
 #include <ucontext.h>
 
-/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `thread` is asked for
+/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
    those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
 static inline __attribute__((always_inline, unused)) void
-onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_thread *thread) {
+onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_stack_bounds *bounds) {
   memory->reader = reader;
-  memory->thread = thread;
+  memory->bounds = bounds;
   memory->asked = false;
   memory->elsewhere = false;
   memory->copy_works = copy_works;
@@ -26,7 +26,7 @@ onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool 
 }
 
 static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
 }
 
 /* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it

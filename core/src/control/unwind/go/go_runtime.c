@@ -4,11 +4,10 @@
 #include "control/unwind/go/go_layout.h"
 #include "control/unwind/go/go_objects.h"
 #include "control/unwind/go/go_pclntab.h"
+#include "control/unwind/readers.h"
 #include "base/process_memory.h"
-#include "control/tick/threads.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/pc_cache.h"
-#include "handler/unwind/traceback_walk.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -166,7 +165,7 @@ static void go_free_retired(void) {
   for (uint32_t i = 0; i < onstack_code.go_count; i++) {
     go_entry *entry = &go_entries[i];
     if (!entry->used || go_is_live(i)) continue;
-    if (!idle && (onstack_traceback_is_busy() || !onstack_threads_all_idle())) return;
+    if (!idle && !onstack_readers_have_left()) return;
     idle = true;
     uint8_t *copy = entry->copy;
     entry->copy = NULL; /* the child of a fork in between gives up the copy, where it would free it a second time */
