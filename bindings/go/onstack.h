@@ -785,9 +785,8 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
 /*
  * A symbolizer: names a batch of addresses by onstack_symbol_add; an address without a name is left to the ELF
  * symbols that the library reads itself, and, outside of programs and libraries, to what engines of generated code leave for
- * perf and GDB (jitdump, registered images, perf map). It is not asked for code that another file has come into the place
- * of. The addresses are look-up addresses: inside the instruction meant (a caller's return address minus 1). Non-zero ends
- * the write with that code.
+ * perf (jitdump, perf map). It is not asked for code that another file has come into the place of. The addresses are look-up
+ * addresses: inside the instruction meant (a caller's return address minus 1). Non-zero ends the write with that code.
  */
 typedef int (*onstack_symbolizer)(void *data, const uint64_t *addresses, size_t count, onstack_symbol_table *table);
 

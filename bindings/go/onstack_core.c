@@ -141,7 +141,6 @@ _Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
 
 #define ONSTACK_ELF_CLASS_64 2
 #define ONSTACK_ELF_LITTLE_ENDIAN 1
-#define ONSTACK_ELF_TYPE_REL 1
 #define ONSTACK_ELF_TYPE_EXEC 2
 #define ONSTACK_ELF_TYPE_DYN 3
 
@@ -160,7 +159,6 @@ _Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
 #define ONSTACK_ELF_INDEX_RESERVED 0xff00u
 
 #define ONSTACK_ELF_SYMBOL_NOTYPE 0u
-#define ONSTACK_ELF_SYMBOL_OBJECT 1u
 #define ONSTACK_ELF_SYMBOL_FUNCTION 2u
 #define ONSTACK_ELF_SYMBOL_IFUNC 10u
 #define ONSTACK_ELF_BIND_LOCAL 0u
@@ -181,8 +179,6 @@ typedef struct onstack_elf_file {
   uint32_t section_count;
   uint32_t section_names; /* the section that has their names; section_count and more: none */
   char *names;            /* what is in it; NULL: not read, it is empty or large */
-  bool placed;            /* registered: sections have the addresses where their code lies */
-  bool relative;          /* and symbols count from their section */
 } onstack_elf_file;
 
 /* Whether it begins a program or a library, 64-bit little-endian. */
@@ -194,9 +190,6 @@ ONSTACK_INTERNAL bool onstack_elf_header_is_known(const onstack_elf_header *head
  */
 ONSTACK_INTERNAL int onstack_elf_open_file(onstack_elf_file *file, const char *path);
 ONSTACK_INTERNAL int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size);
-
-/* The same of an image that describes generated code for a debugger; it may be an object file. */
-ONSTACK_INTERNAL int onstack_elf_open_registered(onstack_elf_file *file, uint64_t address, uint64_t size);
 
 ONSTACK_INTERNAL void onstack_elf_close(onstack_elf_file *file);
 
@@ -407,13 +400,10 @@ static uint64_t elf_count_sections(const onstack_elf_file *file, const onstack_e
   return first.bytes <= ONSTACK_ELF_SECTION_LIMIT ? first.bytes : 0;
 }
 
-static bool elf_ident_is_known(const onstack_elf_header *header) {
-  static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', ONSTACK_ELF_CLASS_64, ONSTACK_ELF_LITTLE_ENDIAN};
-  return memcmp(header->ident, ident, sizeof(ident)) == 0;
-}
-
 bool onstack_elf_header_is_known(const onstack_elf_header *header) {
-  return elf_ident_is_known(header) && (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
+  static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', ONSTACK_ELF_CLASS_64, ONSTACK_ELF_LITTLE_ENDIAN};
+  return memcmp(header->ident, ident, sizeof(ident)) == 0 &&
+         (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
 }
 
 static void elf_read_names(onstack_elf_file *file, int *error) {
@@ -425,8 +415,7 @@ static void elf_read_names(onstack_elf_file *file, int *error) {
 static int elf_read_tables(onstack_elf_file *file) {
   onstack_elf_header header;
   if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
-  file->relative = file->placed && header.type == ONSTACK_ELF_TYPE_REL;
-  if (!onstack_elf_header_is_known(&header) && !(file->relative && elf_ident_is_known(&header))) return -ENOEXEC;
+  if (!onstack_elf_header_is_known(&header)) return -ENOEXEC;
   int error = 0;
   if (header.segment_bytes == sizeof(onstack_elf_segment)) {
     file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
@@ -455,11 +444,6 @@ int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
 
 int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size) {
   *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size};
-  return elf_open_tables(file);
-}
-
-int onstack_elf_open_registered(onstack_elf_file *file, uint64_t address, uint64_t size) {
-  *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size, .placed = true};
   return elf_open_tables(file);
 }
 
@@ -22416,66 +22400,6 @@ ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_map
 #ifndef ONSTACK_PROFILE_STACKS_H
 #define ONSTACK_PROFILE_STACKS_H
 
-/* ---- core/src/profile/generated/kept_names.h ---- */
-/*
- * Names that generated code had when it was sampled, for those engines that take them back when the code goes: the list that
- * they keep for GDB is asked for each new address soon after its first sample. The profile's lock covers every call but the
- * asking.
- */
-#ifndef ONSTACK_PROFILE_GENERATED_KEPT_NAMES_H
-#define ONSTACK_PROFILE_GENERATED_KEPT_NAMES_H
-
-/* ---- core/src/profile/elf/elf_symbols.h ---- */
-/*
- * Function symbols for a batch of addresses. A symbol counts only for addresses inside [value, value + size): the
- * nearest symbol below is a lie where a table has gaps, and .dynsym has more gaps than symbols.
- *
- * The table is streamed once past the sorted addresses and never held in memory: symbol tables of a few hundred MB are
- * no rarity, and a profile asks for a few thousand addresses at most.
- */
-#ifndef ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
-#define ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
-
-typedef struct onstack_elf_query {
-  uint64_t address; /* in: virtual, as in the file */
-  uint32_t number;  /* the caller's */
-  const char *name; /* out: in the caller's arena; NULL: no symbol covers it. Queries with a name are skipped */
-  /* The best symbol so far; of elf_symbols.c. */
-  uint64_t value;
-  uint32_t name_offset;
-  uint32_t rank; /* 0: none */
-} onstack_elf_query;
-
-/*
- * Looks in the table of this type (ONSTACK_ELF_SECTION_SYMTAB or _DYNSYM) for every query that has no name yet.
- * `queries` are sorted by address. Errors: -ENOMEM; a broken table names less, or nothing.
- */
-ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
-                                              size_t count, onstack_profile_arena *names);
-
-/* The first table of that type that is not empty and lies inside the file as a whole, with its names; NULL: there is none. */
-ONSTACK_INTERNAL const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type);
-
-/*
- * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
- * any further. Errors: -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_section *table,
-                                              bool (*visit)(void *data, const onstack_elf_symbol *symbol), void *data);
-
-/* How good a name a symbol is for the code that it covers; 0: it is no function. */
-ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
-
-#endif
-
-/* ---- core/src/profile/elf/symbol_table.h ---- */
-/*
- * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
- * table that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
- */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
-#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
-
 /* ---- core/src/profile/hash_index.h ---- */
 /*
  * A hash index over items that somebody else keeps in an array: key -> position. It stores positions only, so the
@@ -22517,176 +22441,6 @@ ONSTACK_INTERNAL void onstack_profile_hash_release(onstack_profile_hash_index *i
 ONSTACK_INTERNAL uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word);
 ONSTACK_INTERNAL uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length);
 ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
-
-#endif
-
-/* ---- core/src/profile/string_table.h ---- */
-/*
- * Strings kept once and known by number; number 0 is "", as pprof's string table wants it. Bytes that are not UTF-8
- * become U+FFFD when they enter: thread names are cut at 15 bytes, in the middle of a character perhaps, and a protobuf
- * reader may refuse a whole profile for one such string.
- */
-#ifndef ONSTACK_PROFILE_STRING_TABLE_H
-#define ONSTACK_PROFILE_STRING_TABLE_H
-
-typedef struct onstack_profile_string {
-  const char *text; /* NUL-terminated */
-  size_t length;
-} onstack_profile_string;
-
-typedef struct onstack_profile_strings {
-  onstack_profile_arena arena;
-  onstack_profile_hash_index index;
-  onstack_profile_string *items;
-  size_t count;
-  size_t capacity;
-} onstack_profile_strings;
-
-/* Errors: -ENOMEM (nothing is left to release). */
-ONSTACK_INTERNAL int onstack_profile_strings_init(onstack_profile_strings *strings);
-ONSTACK_INTERNAL void onstack_profile_strings_release(onstack_profile_strings *strings);
-
-/* Sets *number. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length,
-                                                 uint32_t *number);
-
-/* As they are: of a table of encoded messages, whose number 0 is the one without a field. */
-ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *strings, const void *bytes, size_t length,
-                                                       uint32_t *number);
-
-/* The number as text, NULL as "". */
-ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
-
-#endif
-
-#define ONSTACK_PROFILE_NO_LINE UINT32_MAX
-
-/* A function at an address; the strings by number. */
-typedef struct onstack_profile_line {
-  uint32_t name;        /* for people; never "" */
-  uint32_t system_name; /* never "" */
-  uint32_t file;        /* 0: unknown */
-  uint32_t next;        /* the function that this one is inlined in; ONSTACK_PROFILE_NO_LINE: none */
-  int64_t line;
-  int64_t start_line;
-} onstack_profile_line;
-
-typedef struct onstack_profile_lines_of {
-  uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
-  uint32_t last;
-  bool named;      /* by a symbol; false: by module and offset, or not at all */
-  uint32_t engine; /* the string that says who generated the code; 0: not known */
-} onstack_profile_lines_of;
-
-struct onstack_symbol_table {
-  uint64_t *addresses; /* in the order of arrival; an address's position is its number */
-  size_t count;
-  size_t capacity;
-  onstack_profile_hash_index index;
-  onstack_profile_lines_of *lines_of; /* one an address; NULL until opened */
-  onstack_profile_line *lines;
-  size_t line_count;
-  size_t line_capacity;
-  onstack_profile_strings strings;
-  size_t skipped_images; /* of generated code, that could not be read */
-  size_t replaced;       /* addresses of it whose samples may be of an earlier function than their name says */
-  uint32_t *asked;       /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
-  size_t asked_count;
-  int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
-};
-
-ONSTACK_INTERNAL int onstack_profile_symbols_init(onstack_symbol_table *table);
-ONSTACK_INTERNAL void onstack_profile_symbols_release(onstack_symbol_table *table);
-
-/* Adds an address if it is new. Only before onstack_profile_symbols_open. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address);
-/* Ends the additions of addresses and makes room for lines. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbols_open(onstack_symbol_table *table);
-
-/* The number of an address that has been added. */
-ONSTACK_INTERNAL uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint64_t address);
-
-/* Adds a function of this name alone. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name,
-                                                  bool named);
-/* Adds a function of these strings (size does not count); nothing without a name. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
-                                                      const onstack_symbol_line *line);
-
-#endif
-
-/* ---- core/src/profile/generated/generated.h ---- */
-/*
- * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
- * say of their code. One thread, one report; no lock.
- */
-#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
-#define ONSTACK_PROFILE_GENERATED_GENERATED_H
-
-#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
-
-typedef struct onstack_generated_item {
-  uint64_t address; /* as the process has it */
-  uint32_t number;
-} onstack_generated_item;
-
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-ONSTACK_INTERNAL bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                           size_t number, uint64_t *real);
-
-/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
-ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                               onstack_generated_item **items, size_t *count);
-
-/* The index of the first address that is not below `start`, of items that begin with such an address each. */
-ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
-
-/* The compiler that gives its functions such names; NULL: not known by that. */
-ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
-
-/* Adds a function, of that engine unless its name says another (NULL: not known). Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line,
-                                            const char *engine);
-
-#endif
-
-typedef struct onstack_kept_name {
-  uint64_t address;   /* the mapping set's */
-  const char *name;   /* NULL: nobody said one */
-  const char *engine; /* whose code it is; of what has a name */
-} onstack_kept_name;
-
-/* All zero: empty. */
-typedef struct onstack_kept_names {
-  onstack_profile_hash_index index;
-  onstack_kept_name *items;
-  size_t count, capacity;
-  size_t asked;               /* the first of them */
-  onstack_profile_arena text; /* never moves: views have copies of the items */
-} onstack_kept_names;
-
-/* The addresses that are being asked for. */
-typedef struct onstack_kept_batch {
-  onstack_profile_maps *maps; /* a reference */
-  onstack_generated_item *items;
-  onstack_elf_query *queries; /* beside the items */
-  const char **engines;       /* the same */
-  size_t count;
-  onstack_profile_arena names;
-} onstack_kept_batch;
-
-/* Notes an address, once. Where there is no room it has no name. */
-ONSTACK_INTERNAL void onstack_kept_names_want(onstack_kept_names *kept, uint64_t address);
-ONSTACK_INTERNAL void onstack_kept_names_release(onstack_kept_names *kept);
-
-/* Takes all that was not asked for yet. False: there is nothing, or no memory. */
-ONSTACK_INTERNAL bool onstack_kept_batch_begin(onstack_kept_batch *batch, onstack_kept_names *kept,
-                                               onstack_profile_maps *maps);
-/* Reads the lists: without any lock. */
-ONSTACK_INTERNAL void onstack_kept_batch_ask(onstack_kept_batch *batch);
-ONSTACK_INTERNAL void onstack_kept_batch_store(const onstack_kept_batch *batch, onstack_kept_names *kept);
-ONSTACK_INTERNAL void onstack_kept_batch_end(onstack_kept_batch *batch);
 
 #endif
 
@@ -22833,7 +22587,6 @@ typedef struct onstack_profile_stacks {
   /* All that came when `count` had reached its limit, by kind; without frames. */
   onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_held held;
-  onstack_kept_names names;
   onstack_profile_timeline timeline;
 } onstack_profile_stacks;
 
@@ -22864,10 +22617,8 @@ typedef struct onstack_profile_view {
   uint64_t *addresses; /* own copy, by the numbers that frames are */
   size_t address_count;
   onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
-  onstack_profile_maps *maps;     /* a reference */
-  onstack_kept_name *names;       /* own copy; the texts belong to `stacks` */
-  size_t name_count;
+  onstack_profile_stacks *stacks;  /* a reference, or NULL when there are no samples */
+  onstack_profile_maps *maps;      /* a reference */
   uint64_t times_kept, times_lost; /* both 0: none were wanted, or there are no samples */
   bool thread_names;
   uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
@@ -22879,6 +22630,108 @@ typedef struct onstack_profile_view {
 ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
                                                onstack_profile_view *view);
 ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
+
+#endif
+
+/* ---- core/src/profile/elf/symbol_table.h ---- */
+/*
+ * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
+ * table that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+
+/* ---- core/src/profile/string_table.h ---- */
+/*
+ * Strings kept once and known by number; number 0 is "", as pprof's string table wants it. Bytes that are not UTF-8
+ * become U+FFFD when they enter: thread names are cut at 15 bytes, in the middle of a character perhaps, and a protobuf
+ * reader may refuse a whole profile for one such string.
+ */
+#ifndef ONSTACK_PROFILE_STRING_TABLE_H
+#define ONSTACK_PROFILE_STRING_TABLE_H
+
+typedef struct onstack_profile_string {
+  const char *text; /* NUL-terminated */
+  size_t length;
+} onstack_profile_string;
+
+typedef struct onstack_profile_strings {
+  onstack_profile_arena arena;
+  onstack_profile_hash_index index;
+  onstack_profile_string *items;
+  size_t count;
+  size_t capacity;
+} onstack_profile_strings;
+
+/* Errors: -ENOMEM (nothing is left to release). */
+ONSTACK_INTERNAL int onstack_profile_strings_init(onstack_profile_strings *strings);
+ONSTACK_INTERNAL void onstack_profile_strings_release(onstack_profile_strings *strings);
+
+/* Sets *number. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length,
+                                                 uint32_t *number);
+
+/* As they are: of a table of encoded messages, whose number 0 is the one without a field. */
+ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *strings, const void *bytes, size_t length,
+                                                       uint32_t *number);
+
+/* The number as text, NULL as "". */
+ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
+
+#endif
+
+#define ONSTACK_PROFILE_NO_LINE UINT32_MAX
+
+/* A function at an address; the strings by number. */
+typedef struct onstack_profile_line {
+  uint32_t name;        /* for people; never "" */
+  uint32_t system_name; /* never "" */
+  uint32_t file;        /* 0: unknown */
+  uint32_t next;        /* the function that this one is inlined in; ONSTACK_PROFILE_NO_LINE: none */
+  int64_t line;
+  int64_t start_line;
+} onstack_profile_line;
+
+typedef struct onstack_profile_lines_of {
+  uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
+  uint32_t last;
+  bool named;      /* by a symbol; false: by module and offset, or not at all */
+  uint32_t engine; /* the string that says who generated the code; 0: not known */
+} onstack_profile_lines_of;
+
+struct onstack_symbol_table {
+  uint64_t *addresses; /* in the order of arrival; an address's position is its number */
+  size_t count;
+  size_t capacity;
+  onstack_profile_hash_index index;
+  onstack_profile_lines_of *lines_of; /* one an address; NULL until opened */
+  onstack_profile_line *lines;
+  size_t line_count;
+  size_t line_capacity;
+  onstack_profile_strings strings;
+  size_t replaced; /* addresses of generated code whose samples may be of an earlier function than their name says */
+  uint32_t *asked; /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
+  size_t asked_count;
+  int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
+};
+
+ONSTACK_INTERNAL int onstack_profile_symbols_init(onstack_symbol_table *table);
+ONSTACK_INTERNAL void onstack_profile_symbols_release(onstack_symbol_table *table);
+
+/* Adds an address if it is new. Only before onstack_profile_symbols_open. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address);
+/* Ends the additions of addresses and makes room for lines. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_open(onstack_symbol_table *table);
+
+/* The number of an address that has been added. */
+ONSTACK_INTERNAL uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint64_t address);
+
+/* Adds a function of this name alone. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name,
+                                                  bool named);
+/* Adds a function of these strings (size does not count); nothing without a name. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
+                                                      const onstack_symbol_line *line);
 
 #endif
 
@@ -23093,6 +22946,49 @@ int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler dema
 #ifndef ONSTACK_PROFILE_ELF_ELF_MODULE_H
 #define ONSTACK_PROFILE_ELF_ELF_MODULE_H
 
+/* ---- core/src/profile/elf/elf_symbols.h ---- */
+/*
+ * Function symbols for a batch of addresses. A symbol counts only for addresses inside [value, value + size): the
+ * nearest symbol below is a lie where a table has gaps, and .dynsym has more gaps than symbols.
+ *
+ * The table is streamed once past the sorted addresses and never held in memory: symbol tables of a few hundred MB are
+ * no rarity, and a profile asks for a few thousand addresses at most.
+ */
+#ifndef ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
+#define ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
+
+typedef struct onstack_elf_query {
+  uint64_t address; /* in: virtual, as in the file */
+  uint32_t number;  /* the caller's */
+  const char *name; /* out: in the caller's arena; NULL: no symbol covers it. Queries with a name are skipped */
+  /* The best symbol so far; of elf_symbols.c. */
+  uint64_t value;
+  uint32_t name_offset;
+  uint32_t rank; /* 0: none */
+} onstack_elf_query;
+
+/*
+ * Looks in the table of this type (ONSTACK_ELF_SECTION_SYMTAB or _DYNSYM) for every query that has no name yet.
+ * `queries` are sorted by address. Errors: -ENOMEM; a broken table names less, or nothing.
+ */
+ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
+                                              size_t count, onstack_profile_arena *names);
+
+/* The first table of that type that is not empty and lies inside the file as a whole, with its names; NULL: there is none. */
+ONSTACK_INTERNAL const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type);
+
+/*
+ * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
+ * any further. Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_section *table,
+                                              bool (*visit)(void *data, const onstack_elf_symbol *symbol), void *data);
+
+/* How good a name a symbol is for the code that it covers; 0: it is no function. */
+ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
+
+#endif
+
 /*
  * Names queries (sorted virtual addresses) from .symtab, then from the .symtab of the debug file of the build id, then
  * from .dynsym. A file whose build id is another than that of the mapped code (replaced since) is not used.
@@ -23106,22 +23002,6 @@ ONSTACK_INTERNAL int onstack_elf_module_symbols(const onstack_profile_mapping *m
  * The caller closes it. Errors: -errno, -ENOEXEC, -ENOMEM; nothing is open then.
  */
 ONSTACK_INTERNAL int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping);
-
-/* Where the mapping's file, or its debug file, has an object of that name. */
-ONSTACK_INTERNAL bool onstack_elf_module_find_object(const onstack_profile_mapping *mapping, const char *name,
-                                                     uint64_t *vaddr);
-
-#endif
-
-/* ---- core/src/profile/elf/elf_object.h ---- */
-/* Where a file has an object of a given name. */
-#ifndef ONSTACK_PROFILE_ELF_ELF_OBJECT_H
-#define ONSTACK_PROFILE_ELF_ELF_OBJECT_H
-
-/* Looks in the table of this type (ONSTACK_ELF_SECTION_SYMTAB or _DYNSYM). Names are read once, and symbols only where one
-   of them is that name. False: it has none, or memory is out. */
-ONSTACK_INTERNAL bool onstack_elf_object_find(const onstack_elf_file *file, uint32_t table_type, const char *name,
-                                              uint64_t *vaddr);
 
 #endif
 
@@ -23210,86 +23090,6 @@ int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_m
   return 0;
 }
 
-bool onstack_elf_module_find_object(const onstack_profile_mapping *mapping, const char *name, uint64_t *vaddr) {
-  onstack_elf_file file;
-  bool found = false;
-  if (elf_module_open(&file, mapping) == 0) {
-    found = onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_DYNSYM, name, vaddr) ||
-            onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_SYMTAB, name, vaddr);
-    onstack_elf_close(&file);
-  }
-  if (found || elf_module_open_debug(&file, &mapping->build_id) != 0) return found;
-  found = onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_SYMTAB, name, vaddr);
-  onstack_elf_close(&file);
-  return found;
-}
-
-/* ---- core/src/profile/elf/elf_object.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#define ELF_OBJECT_WINDOW ((size_t)64 * 1024)
-#define ELF_OBJECT_PLACES 8u /* of the name among the names; linkers keep one, and names that end in it */
-
-typedef struct elf_object_scan {
-  uint64_t places[ELF_OBJECT_PLACES];
-  uint32_t count;
-  bool found;
-  uint64_t vaddr;
-} elf_object_scan;
-
-/* Static tables may carry the version of an exported symbol behind its name. */
-static void elf_object_look(elf_object_scan *scan, const char *window, size_t bytes, uint64_t at, const char *name) {
-  const size_t length = strlen(name);
-  for (size_t i = 0; i + length < bytes && scan->count < ELF_OBJECT_PLACES; i++) {
-    const char *next = memchr(window + i, name[0], bytes - length - i);
-    if (!next) return;
-    i = (size_t)(next - window);
-    if (memcmp(next, name, length) == 0 && (next[length] == '\0' || next[length] == '@'))
-      scan->places[scan->count++] = at + i;
-  }
-}
-
-static void elf_object_look_all(elf_object_scan *scan, const onstack_elf_file *file, const onstack_elf_section *names,
-                                const char *name) {
-  char *window = malloc(ELF_OBJECT_WINDOW);
-  const size_t overlap = strlen(name);
-  for (uint64_t at = 0; window && names->bytes - at > overlap; at += ELF_OBJECT_WINDOW - overlap) {
-    const uint64_t there = names->bytes - at;
-    const size_t bytes = there < ELF_OBJECT_WINDOW ? (size_t)there : ELF_OBJECT_WINDOW;
-    if (!onstack_elf_read(file, names->offset + at, window, bytes)) break;
-    elf_object_look(scan, window, bytes, at, name);
-    if (bytes < ELF_OBJECT_WINDOW) break;
-  }
-  free(window);
-}
-
-static bool elf_object_visit(void *data, const onstack_elf_symbol *symbol) {
-  elf_object_scan *scan = data;
-  const uint8_t type = symbol->info & 15;
-  if (symbol->section == ONSTACK_ELF_INDEX_UNDEFINED || symbol->section >= ONSTACK_ELF_INDEX_RESERVED ||
-      (type != ONSTACK_ELF_SYMBOL_OBJECT && type != ONSTACK_ELF_SYMBOL_NOTYPE))
-    return true;
-  for (uint32_t i = 0; i < scan->count; i++) {
-    if (scan->places[i] != symbol->name) continue;
-    scan->found = true;
-    scan->vaddr = symbol->value;
-    return false;
-  }
-  return true;
-}
-
-bool onstack_elf_object_find(const onstack_elf_file *file, uint32_t table_type, const char *name, uint64_t *vaddr) {
-  elf_object_scan scan = {.count = 0};
-  const onstack_elf_section *table = onstack_elf_symbols_table(file, table_type);
-  if (!table) return false;
-  elf_object_look_all(&scan, file, &file->sections[table->link], name);
-  if (scan.count == 0 || onstack_elf_symbols_each(file, table, elf_object_visit, &scan) != 0 || !scan.found) return false;
-  *vaddr = scan.vaddr;
-  return true;
-}
-
 /* ---- core/src/profile/elf/elf_symbols.c ---- */
 
 #include <errno.h>
@@ -23354,23 +23154,12 @@ static size_t elf_query_lower_bound(const onstack_elf_query *queries, size_t cou
   return low;
 }
 
-/*
- * The address of a function. Of registered images some have it in their symbols, as the format says; in others symbols still
- * count from the section, as in the object file that they were, and only the section has its address (wasmtime).
- */
-static uint64_t elf_symbol_value(const onstack_elf_file *file, const onstack_elf_symbol *symbol) {
-  if (!file->placed || symbol->section >= file->section_count) return symbol->value;
-  const onstack_elf_section *section = &file->sections[symbol->section];
-  const bool absolute = !file->relative && symbol->value - section->vaddr < section->bytes;
-  return absolute || symbol->value >= section->bytes ? symbol->value : section->vaddr + symbol->value;
-}
-
 /* False when the table is given up. */
 static bool elf_symbol_offer(void *data, const onstack_elf_symbol *symbol) {
   elf_symbol_scan *scan = data;
   uint32_t rank = onstack_elf_symbol_rank(scan->file, symbol);
   if (rank == 0) return true;
-  const uint64_t value = elf_symbol_value(scan->file, symbol);
+  const uint64_t value = symbol->value;
   for (size_t i = elf_query_lower_bound(scan->queries, scan->count, value); i < scan->count; i++) {
     onstack_elf_query *query = &scan->queries[i];
     if (query->address - value >= symbol->size) return true; /* cannot wrap: at or above value */
@@ -24322,14 +24111,11 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
 #ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
 #define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
 
-struct onstack_kept_name;     /* profile/generated/kept_names.h */
 struct onstack_profile_stack; /* profile/stacks.h */
 
 /* What there is to go by. */
 typedef struct onstack_name_context {
   const onstack_profile_maps *maps;
-  const struct onstack_kept_name *kept; /* a copy of the profile's */
-  size_t kept_count;
   const struct onstack_profile_stack *stacks; /* whose addresses the table has */
   size_t stack_count;
   const uint32_t *numbers; /* of a stack's frame, its number in the table */
@@ -24343,8 +24129,6 @@ typedef struct onstack_name_source {
 
 ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_code_source; /* whoever knows how to walk it */
 ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;     /* files for perf, with lines */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_kept;        /* what was registered when it ran */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_gdb_jit;     /* what is registered for debuggers now */
 ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map;    /* files for perf, without lines */
 
 /* By all of them. Errors: -ENOMEM. */
@@ -24352,6 +24136,41 @@ ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, cons
 
 /* The source of code that is in use (handler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
 ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
+
+#endif
+
+/* ---- core/src/profile/generated/generated.h ---- */
+/*
+ * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
+ * say of their code. One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
+#define ONSTACK_PROFILE_GENERATED_GENERATED_H
+
+#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
+
+typedef struct onstack_generated_item {
+  uint64_t address; /* as the process has it */
+  uint32_t number;
+} onstack_generated_item;
+
+/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
+   now. */
+ONSTACK_INTERNAL bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                           size_t number, uint64_t *real);
+
+/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
+ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                               onstack_generated_item **items, size_t *count);
+
+/* The index of the first address that is not below `start`, of items that begin with such an address each. */
+ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
+
+/* The compiler that gives its functions such names; NULL: not known by that. */
+ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
+
+/* Adds a function, of the engine that its name tells. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line);
 
 #endif
 
@@ -24371,292 +24190,6 @@ static int code_source_give(onstack_symbol_table *table, const onstack_name_cont
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
-
-/* ---- core/src/profile/generated/gdb_jit.c ---- */
-/* ---- core/src/profile/generated/gdb_jit.h ---- */
-/*
- * Names of generated code as compilers at run time give them to debuggers: ELF images in memory, in a list that begins at
- * __jit_debug_descriptor (GDB's manual, "JIT Compilation Interface"). wasmtime with debug information, LLVM's ORC with its
- * plugin for debuggers, Julia and others do.
- */
-#ifndef ONSTACK_PROFILE_GENERATED_GDB_JIT_H
-#define ONSTACK_PROFILE_GENERATED_GDB_JIT_H
-
-/*
- * Answers queries of addresses as the process has them, sorted and without names, by what is registered now: code that is gone
- * has no name there any more (kept_names.h has it). The compilers change the list while it is read, under a lock that is not
- * ours. So it is copied, and an image counts only if the list held it before and after it was read. `engines`, beside the
- * queries, gets the names of modules, which are those of `maps`. Returns how many images were skipped, or -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_gdb_jit_find(const onstack_profile_maps *maps, onstack_elf_query *queries, const char **engines,
-                                          size_t count, onstack_profile_arena *names);
-
-#endif
-
-/* ---- core/src/profile/generated/gdb_jit_places.h ---- */
-/* Which modules of the process have a list of registered images. */
-#ifndef ONSTACK_PROFILE_GENERATED_GDB_JIT_PLACES_H
-#define ONSTACK_PROFILE_GENERATED_GDB_JIT_PLACES_H
-
-/* The address of the descriptor in a mapping's module; 0: it has none. It is remembered for each file: large symbol tables
-   are read once in a process. */
-ONSTACK_INTERNAL uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps,
-                                                     const onstack_profile_mapping *mapping);
-
-#endif
-
-#include <errno.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define GDB_JIT_TRIES 8u
-#define GDB_JIT_ENTRIES 65536u                 /* of one list; what comes behind is not read */
-#define GDB_JIT_IMAGE_MOST ((uint64_t)1 << 30) /* bytes */
-#define GDB_JIT_READ_MOST ((uint64_t)8 << 30)  /* bytes of images in one list whose symbols are read */
-
-typedef struct gdb_jit_descriptor {
-  uint32_t version, action;
-  uint64_t relevant, first;
-} gdb_jit_descriptor;
-
-typedef struct gdb_jit_entry {
-  uint64_t next, previous, image, bytes;
-} gdb_jit_entry;
-
-typedef struct gdb_jit {
-  onstack_elf_query *queries; /* sorted by address; number 1: its name is final */
-  size_t count;
-  const char **engines; /* of each query */
-  const char *engine;   /* who has the list that is read */
-  uint64_t descriptor;
-  uint64_t budget;
-  size_t skipped; /* images that make no sense or are too many, and lists that came to no rest */
-  onstack_profile_arena *names;
-} gdb_jit;
-
-static bool gdb_jit_read_entry(uint64_t at, gdb_jit_entry *entry) {
-  return (at & 7) == 0 && onstack_process_memory_read(at, entry, sizeof(*entry));
-}
-
-/* Whether the list has the entry, as it is, in its place: whoever takes it out begins with its neighbours. */
-static bool gdb_jit_holds(const gdb_jit *jit, uint64_t at, gdb_jit_entry *entry) {
-  gdb_jit_entry now;
-  uint64_t link;
-  if (!gdb_jit_read_entry(at, &now) || now.image != entry->image || now.bytes != entry->bytes) return false;
-  const uint64_t link_at = now.previous == 0 ? jit->descriptor + offsetof(gdb_jit_descriptor, first)
-                                             : now.previous + offsetof(gdb_jit_entry, next);
-  if (!onstack_process_memory_read(link_at, &link, sizeof(link)) || link != at) return false;
-  entry->next = now.next;
-  return true;
-}
-
-static bool gdb_jit_has_query(const gdb_jit *jit, uint64_t start, uint64_t bytes) {
-  const size_t first = onstack_generated_first(jit->queries, sizeof(*jit->queries), jit->count, start);
-  for (size_t i = first; i < jit->count && jit->queries[i].address - start < bytes; i++)
-    if (!jit->queries[i].name) return true;
-  return false;
-}
-
-/* By its code's addresses, without a look at its symbols. */
-static bool gdb_jit_is_wanted(const gdb_jit *jit, const onstack_elf_file *image) {
-  bool known = false;
-  for (uint32_t i = 0; i < image->section_count; i++) {
-    const onstack_elf_section *section = &image->sections[i];
-    if ((section->flags & ONSTACK_ELF_SECTION_EXECUTABLE) == 0 || section->vaddr == 0) continue;
-    if (gdb_jit_has_query(jit, section->vaddr, section->bytes)) return true;
-    known = true;
-  }
-  return !known;
-}
-
-static int gdb_jit_find(gdb_jit *jit, const onstack_elf_file *image) {
-  int error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_SYMTAB, jit->queries, jit->count, jit->names);
-  if (error == 0) error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_DYNSYM, jit->queries, jit->count, jit->names);
-  return error;
-}
-
-/* What a list says that changed meanwhile is forgotten, and what it said before stays. */
-static void gdb_jit_finish(gdb_jit *jit, bool holds) {
-  for (size_t i = 0; i < jit->count; i++) {
-    if (!jit->queries[i].name || jit->queries[i].number != 0) continue;
-    if (holds) {
-      jit->queries[i].number = 1;
-      jit->engines[i] = jit->engine;
-    } else {
-      jit->queries[i].name = NULL;
-    }
-  }
-}
-
-/* Whether what lies in the image's place is that image still, by its sections: memory is given out again. */
-static bool gdb_jit_is_same(const gdb_jit_entry *entry, const onstack_elf_file *image) {
-  onstack_elf_file now;
-  if (onstack_elf_open_registered(&now, entry->image, entry->bytes) != 0) return false;
-  const bool same =
-      now.section_count == image->section_count && now.section_names == image->section_names &&
-      (now.section_count == 0 || memcmp(now.sections, image->sections, now.section_count * sizeof(*now.sections)) == 0);
-  onstack_elf_close(&now);
-  return same;
-}
-
-/* Names by the image of an entry. Sets *holds: the list holds it still; entry->next is that of now. */
-static int gdb_jit_take(gdb_jit *jit, uint64_t at, gdb_jit_entry *entry, bool *holds) {
-  onstack_elf_file image;
-  int error = entry->bytes > GDB_JIT_IMAGE_MOST ? -ENOEXEC : onstack_elf_open_registered(&image, entry->image, entry->bytes);
-  const bool open = error == 0, fits = open && entry->bytes <= jit->budget;
-  const bool wanted = fits && gdb_jit_is_wanted(jit, &image);
-  if (wanted) {
-    jit->budget -= entry->bytes;
-    error = gdb_jit_find(jit, &image);
-  }
-  *holds = (!wanted || gdb_jit_is_same(entry, &image)) && gdb_jit_holds(jit, at, entry);
-  if (wanted) gdb_jit_finish(jit, *holds);
-  if (open) onstack_elf_close(&image);
-  if (*holds && !fits) jit->skipped++;
-  return error == -ENOMEM ? error : 0;
-}
-
-/* Once along the list. Sets *whole: nothing changed before its end, or before as many as are read. */
-static int gdb_jit_walk(gdb_jit *jit, bool *whole) {
-  gdb_jit_descriptor descriptor;
-  *whole = true;
-  if (!onstack_process_memory_read(jit->descriptor, &descriptor, sizeof(descriptor)) || descriptor.version != 1) return 0;
-  uint64_t at = descriptor.first, earlier = 0;
-  int error = 0;
-  for (uint32_t i = 0; error == 0 && *whole && at != 0 && at != earlier && i < GDB_JIT_ENTRIES; i++) {
-    if ((i & (i - 1)) == 0) earlier = at; /* a ring comes by here again */
-    gdb_jit_entry entry = {0};
-    *whole = gdb_jit_read_entry(at, &entry);
-    if (*whole) error = gdb_jit_take(jit, at, &entry, whole);
-    at = entry.next;
-  }
-  if (*whole && at != 0) jit->skipped++;
-  return error;
-}
-
-static int gdb_jit_read_list(gdb_jit *jit, uint64_t descriptor, const char *engine) {
-  bool whole = false;
-  int error = 0;
-  const size_t skipped = jit->skipped;
-  jit->descriptor = descriptor;
-  jit->engine = engine;
-  jit->budget = GDB_JIT_READ_MOST;
-  for (uint32_t i = 0; error == 0 && !whole && i < GDB_JIT_TRIES; i++) {
-    jit->skipped = skipped;
-    error = gdb_jit_walk(jit, &whole);
-  }
-  if (!whole) jit->skipped++;
-  return error;
-}
-
-/* Of the lists of all modules that have one. */
-static int gdb_jit_read_lists(gdb_jit *jit, const onstack_profile_maps *maps) {
-  int error = 0;
-  uint64_t last = 0;
-  for (size_t i = 0; error == 0 && i < maps->count; i++) {
-    const onstack_profile_mapping *mapping = &maps->items[i];
-    const uint64_t descriptor = onstack_gdb_jit_descriptor(maps, mapping);
-    if (descriptor == 0 || descriptor == last) continue;
-    last = descriptor; /* a file may have several mappings with code, side by side */
-    error = gdb_jit_read_list(jit, descriptor, onstack_profile_mapping_base_name(mapping));
-  }
-  return error;
-}
-
-int onstack_gdb_jit_find(const onstack_profile_maps *maps, onstack_elf_query *queries, const char **engines, size_t count,
-                         onstack_profile_arena *names) {
-  gdb_jit jit = {.queries = queries, .engines = engines, .count = count, .names = names};
-  int error = gdb_jit_read_lists(&jit, maps);
-  return error != 0 ? error : (int)jit.skipped;
-}
-
-static int gdb_jit_name(onstack_symbol_table *table, const onstack_profile_maps *maps, const onstack_generated_item *items,
-                        size_t count) {
-  onstack_elf_query *queries = calloc(count, sizeof(*queries));
-  const char **engines = calloc(count, sizeof(*engines));
-  onstack_profile_arena names = {0};
-  for (size_t i = 0; queries && i < count; i++) queries[i].address = items[i].address;
-  int result = !queries || !engines ? -ENOMEM : onstack_gdb_jit_find(maps, queries, engines, count, &names);
-  if (result > 0) table->skipped_images += (size_t)result;
-  for (size_t i = 0; result >= 0 && i < count; i++) {
-    const onstack_symbol_line line = {.name = queries[i].name};
-    if (line.name) result = onstack_generated_name(table, items[i].number, &line, engines[i]);
-  }
-  onstack_profile_arena_release(&names);
-  free(queries);
-  free(engines);
-  return result < 0 ? result : 0;
-}
-
-static int gdb_jit_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  onstack_generated_item *items;
-  size_t count;
-  int error = onstack_generated_collect(table, context->maps, &items, &count);
-  if (error == 0 && count > 0) error = gdb_jit_name(table, context->maps, items, count);
-  free(items);
-  return error;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_gdb_jit = {gdb_jit_give};
-
-/* ---- core/src/profile/generated/gdb_jit_places.c ---- */
-
-#include <pthread.h>
-#include <string.h>
-
-#define GDB_JIT_FILES 512u /* that are remembered; others are read each time */
-
-typedef struct gdb_jit_place {
-  onstack_elf_build_id build_id;
-  onstack_elf_stamp stamp; /* of a file without a build id */
-  uint64_t vaddr;          /* 0: it has none */
-} gdb_jit_place;
-
-/* Whoever finds it locked reads the file instead: in the child of a fork it may stay locked. */
-static pthread_mutex_t gdb_jit_lock = PTHREAD_MUTEX_INITIALIZER;
-static gdb_jit_place gdb_jit_places[GDB_JIT_FILES];
-static uint32_t gdb_jit_place_count;
-
-static bool gdb_jit_is_known(const onstack_profile_mapping *mapping) {
-  return mapping->build_id.length > 0 || mapping->stamp.inode != 0;
-}
-
-static bool gdb_jit_is_of(const gdb_jit_place *place, const onstack_profile_mapping *mapping) {
-  const onstack_elf_build_id *id = &mapping->build_id;
-  const onstack_elf_stamp *a = &place->stamp, *b = &mapping->stamp;
-  if (place->build_id.length != id->length) return false;
-  if (id->length > 0) return memcmp(place->build_id.bytes, id->bytes, id->length) == 0;
-  return a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns;
-}
-
-static bool gdb_jit_recall(const onstack_profile_mapping *mapping, uint64_t *vaddr) {
-  bool found = false;
-  if (!gdb_jit_is_known(mapping) || pthread_mutex_trylock(&gdb_jit_lock) != 0) return false;
-  for (uint32_t i = 0; i < gdb_jit_place_count && !found; i++) {
-    found = gdb_jit_is_of(&gdb_jit_places[i], mapping);
-    if (found) *vaddr = gdb_jit_places[i].vaddr;
-  }
-  pthread_mutex_unlock(&gdb_jit_lock);
-  return found;
-}
-
-static void gdb_jit_remember(const onstack_profile_mapping *mapping, uint64_t vaddr) {
-  if (!gdb_jit_is_known(mapping) || pthread_mutex_trylock(&gdb_jit_lock) != 0) return;
-  if (gdb_jit_place_count < GDB_JIT_FILES)
-    gdb_jit_places[gdb_jit_place_count++] = (gdb_jit_place){mapping->build_id, mapping->stamp, vaddr};
-  pthread_mutex_unlock(&gdb_jit_lock);
-}
-
-uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps, const onstack_profile_mapping *mapping) {
-  uint64_t real, vaddr = 0;
-  if (!onstack_profile_mapping_is_file(mapping) || !onstack_profile_maps_is_now(maps, mapping->start, &real)) return 0;
-  if (!gdb_jit_recall(mapping, &vaddr)) {
-    if (!onstack_elf_module_find_object(mapping, "__jit_debug_descriptor", &vaddr)) vaddr = 0;
-    gdb_jit_remember(mapping, vaddr);
-  }
-  return vaddr == 0 ? 0 : vaddr - onstack_profile_mapping_vaddr(mapping, mapping->start) + real;
-}
 
 /* ---- core/src/profile/generated/generated.c ---- */
 
@@ -24715,12 +24248,11 @@ const char *onstack_generated_engine(const char *name) {
   return NULL;
 }
 
-int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line,
-                           const char *engine) {
-  const char *known = onstack_generated_engine(line->name);
+int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line) {
+  const char *engine = onstack_generated_engine(line->name);
   int error = onstack_profile_symbols_add_line(table, number, line);
   if (error != 0) return error;
-  return onstack_profile_strings_add_text(&table->strings, known ? known : engine, &table->lines_of[number].engine);
+  return onstack_profile_strings_add_text(&table->strings, engine, &table->lines_of[number].engine);
 }
 
 /* ---- core/src/profile/generated/jitdump.c ---- */
@@ -25039,7 +24571,7 @@ static int jitdump_give(jitdump *dump, onstack_symbol_table *table) {
     const char *engine = onstack_generated_engine(name);
     const uint64_t shift = engine && strcmp(engine, "V8") == 0 ? JITDUMP_V8_SHIFT : 0;
     if (item->lines != 0) jitdump_find_line(dump, item, shift, load.bytes, file, &line);
-    error = onstack_generated_name(table, item->number, &line, NULL);
+    error = onstack_generated_name(table, item->number, &line);
     table->replaced += item->replaced;
   }
   return error;
@@ -25109,109 +24641,10 @@ static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name
 
 ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {jitdump_read_and_give};
 
-/* ---- core/src/profile/generated/kept_names.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#define KEPT_NAMES_MOST 65536u /* addresses of one profile; of later ones the list is asked when it is written */
-
-static bool kept_equal(const void *owner, uint32_t item, const void *key) {
-  return ((const onstack_kept_names *)owner)->items[item].address == *(const uint64_t *)key;
-}
-
-void onstack_kept_names_want(onstack_kept_names *kept, uint64_t address) {
-  const uint32_t hash = onstack_profile_hash_fold(onstack_profile_hash_word(0, address));
-  if (onstack_profile_hash_find(&kept->index, hash, kept_equal, kept, &address) != ONSTACK_PROFILE_HASH_NONE) return;
-  if (kept->count >= KEPT_NAMES_MOST || onstack_profile_hash_reserve(&kept->index) != 0) return;
-  void *items = onstack_profile_grow(kept->items, &kept->capacity, kept->count + 1, sizeof(*kept->items));
-  if (!items) return;
-  kept->items = items;
-  kept->items[kept->count] = (onstack_kept_name){.address = address};
-  onstack_profile_hash_insert(&kept->index, hash, (uint32_t)kept->count);
-  kept->count++;
-}
-
-void onstack_kept_names_release(onstack_kept_names *kept) {
-  onstack_profile_hash_release(&kept->index);
-  onstack_profile_arena_release(&kept->text);
-  free(kept->items);
-}
-
-static int kept_compare_items(const void *a, const void *b) {
-  const onstack_generated_item *left = a, *right = b;
-  return left->address < right->address ? -1 : left->address > right->address;
-}
-
-bool onstack_kept_batch_begin(onstack_kept_batch *batch, onstack_kept_names *kept, onstack_profile_maps *maps) {
-  const size_t count = kept->count - kept->asked;
-  *batch = (onstack_kept_batch){.maps = maps};
-  if (count == 0) return false;
-  batch->items = malloc(count * sizeof(*batch->items));
-  batch->queries = calloc(count, sizeof(*batch->queries));
-  batch->engines = calloc(count, sizeof(*batch->engines));
-  if (!batch->items || !batch->queries || !batch->engines) {
-    free(batch->items);
-    free(batch->queries);
-    free(batch->engines);
-    return false;
-  }
-  for (size_t i = kept->asked; i < kept->count; i++) {
-    uint64_t real;
-    if (onstack_profile_maps_is_now(maps, kept->items[i].address, &real))
-      batch->items[batch->count++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
-  }
-  kept->asked = kept->count;
-  onstack_retain(&maps->references);
-  return true;
-}
-
-void onstack_kept_batch_ask(onstack_kept_batch *batch) {
-  qsort(batch->items, batch->count, sizeof(*batch->items), kept_compare_items);
-  for (size_t i = 0; i < batch->count; i++) batch->queries[i].address = batch->items[i].address;
-  onstack_gdb_jit_find(batch->maps, batch->queries, batch->engines, batch->count, &batch->names);
-}
-
-void onstack_kept_batch_store(const onstack_kept_batch *batch, onstack_kept_names *kept) {
-  const char *engine = NULL, *copy = NULL;
-  for (size_t i = 0; i < batch->count; i++) {
-    const char *name = batch->queries[i].name;
-    if (!name) continue;
-    if (engine != batch->engines[i])
-      copy = onstack_profile_arena_text(&kept->text, batch->engines[i], strlen(batch->engines[i]));
-    engine = batch->engines[i];
-    kept->items[batch->items[i].number].engine = copy;
-    kept->items[batch->items[i].number].name = onstack_profile_arena_text(&kept->text, name, strlen(name));
-  }
-}
-
-void onstack_kept_batch_end(onstack_kept_batch *batch) {
-  if (onstack_profile_maps_drop(batch->maps)) onstack_profile_maps_free(batch->maps);
-  onstack_profile_arena_release(&batch->names);
-  free(batch->items);
-  free(batch->queries);
-  free(batch->engines);
-}
-
-static int kept_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  const onstack_kept_name *items = context->kept;
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < context->kept_count; i++) {
-    const onstack_symbol_line line = {.name = items[i].name};
-    const uint32_t number = line.name ? onstack_profile_symbols_number(table, items[i].address) : ONSTACK_PROFILE_HASH_NONE;
-    if (number == ONSTACK_PROFILE_HASH_NONE || table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) continue;
-    error = onstack_generated_name(table, number, &line, items[i].engine);
-  }
-  return error;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_kept = {kept_give};
-
 /* ---- core/src/profile/generated/name_source.c ---- */
 
 int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
   static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
-                                                   &onstack_name_source_kept, &onstack_name_source_gdb_jit,
                                                    &onstack_name_source_perf_map};
   int error = 0;
   for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
@@ -25371,7 +24804,7 @@ static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
   for (size_t i = 0; i < map->count; i++) {
     const perf_map_item *item = &map->items[i];
     const onstack_symbol_line line = {.name = item->name};
-    if (error == 0 && item->name) error = onstack_generated_name(table, item->number, &line, NULL);
+    if (error == 0 && item->name) error = onstack_generated_name(table, item->number, &line);
     table->replaced += item->replaced;
     free(item->name);
   }
@@ -27614,9 +27047,8 @@ static int pprof_write_comments(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
   char text[96];
   const onstack_symbol_table *symbols = &report->symbols;
-  if (error == 0 && symbols->skipped_images + symbols->replaced > 0) {
-    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu replaced=%zu", symbols->skipped_images,
-                                symbols->replaced);
+  if (error == 0 && symbols->replaced > 0) {
+    const int length = snprintf(text, sizeof(text), "onstack.generated replaced=%zu", symbols->replaced);
     error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && report->view.times_kept + report->view.times_lost > 0) {
@@ -27764,10 +27196,9 @@ struct onstack_profile {
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
   onstack_profile_sight sight;
-  bool maps_stale;         /* a sample lay outside all known mappings */
-  uint64_t maps_read_ns;   /* monotonic */
-  uint64_t names_asked_ns; /* the same */
-  uint64_t start_ns;       /* monotonic */
+  bool maps_stale;       /* a sample lay outside all known mappings */
+  uint64_t maps_read_ns; /* monotonic */
+  uint64_t start_ns;     /* monotonic */
   int64_t start_unix_ns;
   profile_sums sums[ONSTACK_KINDS];
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* of the sample that is being counted, as the stacks have them */
@@ -27904,46 +27335,18 @@ static onstack_profile_head profile_head(const onstack_profile *profile, const o
   return key;
 }
 
-/* With the lock held, of a new stack: the frames whose code somebody generated, or mapped since the mappings were read. Frames
-   that follow each other mostly lie in one mapping. */
-static void profile_look_at_new(onstack_profile *profile, uint32_t frame_count) {
-  const onstack_profile_maps *maps = profile->sight.maps;
+/* With the lock held. Whether a frame of a new stack lies in code that was mapped since the mappings were read. Frames that
+   follow each other mostly lie in one mapping. */
+static bool profile_is_outside(const onstack_profile *profile, uint32_t frame_count) {
   const onstack_profile_mapping *mapping = NULL;
-  bool library = false;
   for (uint32_t i = 0; i < frame_count; i++) {
     const uint64_t address = profile->frames[i];
     if (address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address)) continue; /* the latter has its name */
-    if (!mapping || address < mapping->start || address >= mapping->limit) {
-      mapping = onstack_profile_maps_find(maps, address);
-      library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-    }
-    if (!library) onstack_kept_names_want(&profile->stacks->names, address);
-    if (!mapping) profile->maps_stale = true;
+    if (mapping && address >= mapping->start && address < mapping->limit) continue;
+    mapping = onstack_profile_maps_find(profile->sight.maps, address);
+    if (!mapping) return true;
   }
-}
-
-/* With the lock held. The reference to the stacks that get the names; NULL: there is nothing to ask for now. */
-static onstack_profile_stacks *profile_begin_names(onstack_profile *profile, onstack_kept_batch *batch) {
-  const uint64_t now = onstack_monotonic_ns();
-  onstack_profile_stacks *stacks = profile->stacks;
-  if (!stacks || stacks->names.asked == stacks->names.count ||
-      now - profile->names_asked_ns < ONSTACK_PROFILE_MAPS_PAUSE_NS ||
-      !onstack_kept_batch_begin(batch, &stacks->names, profile->sight.maps))
-    return NULL;
-  profile->names_asked_ns = now;
-  onstack_retain(&stacks->references);
-  return stacks;
-}
-
-/* Without the lock. */
-static void profile_ask_names(onstack_profile *profile, onstack_profile_stacks *stacks, onstack_kept_batch *batch) {
-  onstack_kept_batch_ask(batch);
-  pthread_mutex_lock(&profile->lock);
-  onstack_kept_batch_store(batch, &stacks->names);
-  const bool last = onstack_profile_stacks_drop(stacks);
-  pthread_mutex_unlock(&profile->lock);
-  if (last) onstack_profile_stacks_free(stacks);
-  onstack_kept_batch_end(batch);
+  return false;
 }
 
 /* With the lock held. old[]: see profile_reread_maps. */
@@ -27960,7 +27363,7 @@ static int profile_count(onstack_profile *profile, const onstack_profile_head *h
   sums->samples++;
   sums->weight += sample->weight;
   sums->value += sample->value;
-  if (added) profile_look_at_new(profile, sample->frame_count);
+  if (added && profile_is_outside(profile, sample->frame_count)) profile->maps_stale = true;
   if (profile->maps_stale && onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
     old[1] = profile_reread_maps(profile, true);
   }
@@ -27979,11 +27382,8 @@ static int profile_take_sample(onstack_profile *profile, const onstack_sample *s
   onstack_ours++;
   pthread_mutex_lock(&profile->lock);
   int error = profile_count(profile, &head, sample, old);
-  onstack_kept_batch batch;
-  onstack_profile_stacks *named = profile_begin_names(profile, &batch);
   pthread_mutex_unlock(&profile->lock);
   for (int i = 0; i < 2; i++) profile_free_maps(old[i]);
-  if (named) profile_ask_names(profile, named, &batch);
   onstack_ours--;
   return error;
 }
@@ -28113,18 +27513,13 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only
   if (!view->items) return -ENOMEM;
   memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
   view->count = stacks->count;
-  view->names = malloc((stacks->names.count + 1) * sizeof(*view->names));
   view->addresses = malloc((stacks->address_count + 1) * sizeof(*view->addresses));
-  if (!view->names || !view->addresses) {
+  if (!view->addresses) {
     free(view->items);
-    free(view->names);
-    free(view->addresses);
     return -ENOMEM;
   }
   for (size_t i = 0; i < stacks->address_count; i++) view->addresses[i] = stacks->addresses[i];
   view->address_count = stacks->address_count;
-  for (size_t i = 0; i < stacks->names.count; i++) view->names[i] = stacks->names.items[i];
-  view->name_count = stacks->names.count;
   view->times_kept = stacks->timeline.kept;
   view->times_lost = stacks->timeline.lost;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
@@ -28158,7 +27553,6 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
 
 void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
   free(view->items);
-  free(view->names);
   free(view->addresses);
   pthread_mutex_lock(&profile->lock);
   bool last_stacks = view->stacks && onstack_profile_stacks_drop(view->stacks);
@@ -28338,8 +27732,7 @@ static int report_name_unknown(onstack_symbol_table *symbols) {
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
   int error = report_collect_addresses(report);
-  const onstack_name_context generated = {
-      maps, report->view.names, report->view.name_count, report->view.items, report->view.count, report->numbers};
+  const onstack_name_context generated = {maps, report->view.items, report->view.count, report->numbers};
   if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
@@ -28435,7 +27828,6 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_hash_release(&stacks->head_index);
   onstack_profile_hash_release(&stacks->index);
   onstack_profile_held_release(&stacks->held);
-  onstack_kept_names_release(&stacks->names);
   onstack_profile_arena_release(&stacks->timeline.arena);
   free(stacks->addresses);
   free(stacks->heads);

@@ -284,33 +284,6 @@ def jitdump(directory):
     save(directory, "jitdump", head[:-8] + struct.pack("<Q", 1) + data + successors)
 
 
-def jit_elf(directory):
-    """Memory at ARENA (fuzz_jit_elf.c): the descriptor, a list of entries, and an image for each."""
-    arena, image_at, image_bytes = 0x20000000, 0x200, 0x300
-
-    def image(kind, code, base, names):
-        text = b"\0" + b"\0".join(names) + b"\0"
-        offsets = [1 + sum(len(name) + 1 for name in names[:i]) for i in range(len(names))]
-        symbols = bytes(24) + b"".join(struct.pack("<IBBHQQ", at, 0x12, 0, 1, base + 16 * i, 16)
-                                       for i, at in enumerate(offsets))
-        sections = [(0,) * 10, (0, 8, 6, code, 0, 0x40, 0, 0, 16, 0), (0, 2, 0, 0, 320, len(symbols), 3, 0, 8, 24),
-                    (0, 3, 0, 0, 320 + len(symbols), len(text), 0, 0, 1, 0)]
-        head = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", kind, 62, 1, 0, 0, 64, 0, 64, 56, 0, 64, 4, 0)
-        table = b"".join(struct.pack("<IIQQQQIIQQ", *section) for section in sections)
-        return (head + table + symbols + text).ljust(image_bytes, b"\0")
-
-    for kinds in ([3], [1], [3, 1, 2]):
-        entries = images = b""
-        place = [arena + 24 + 32 * i for i in range(len(kinds))]
-        for i, kind in enumerate(kinds):
-            entries += struct.pack("<QQQQ", place[i + 1] if i + 1 < len(kinds) else 0, place[i - 1] if i else 0,
-                                   arena + image_at + i * image_bytes, image_bytes)
-            code = 0x1000 + 0x1000 * (i % 2)
-            images += image(kind, code, code if i == 0 and kind == 3 else 0, [b"first", b"second@@V1"])
-        head = struct.pack("<IIQQ", 1, 0, 0, place[0]) + entries
-        save(directory, "jit_elf", head.ljust(image_at, b"\0") + images)
-
-
 def interpreter(directory):
     """Memory at ARENA (fuzz_interpreter.c): a state, two frames, their functions and names. A word 0xffff... is an address there."""
     at = lambda offset: 0xFFFF << 48 | offset
@@ -346,7 +319,7 @@ def interpreter(directory):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    for make in (cfi, go, symbols, labels, status, maps, samples, environment, jitdump, jit_elf, interpreter):
+    for make in (cfi, go, symbols, labels, status, maps, samples, environment, jitdump, interpreter):
         make(sys.argv[1])
     save(sys.argv[1], "options", bytes(16))
     for seed in range(8):

@@ -58,13 +58,10 @@ static uint64_t elf_count_sections(const onstack_elf_file *file, const onstack_e
   return first.bytes <= ONSTACK_ELF_SECTION_LIMIT ? first.bytes : 0;
 }
 
-static bool elf_ident_is_known(const onstack_elf_header *header) {
-  static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', ONSTACK_ELF_CLASS_64, ONSTACK_ELF_LITTLE_ENDIAN};
-  return memcmp(header->ident, ident, sizeof(ident)) == 0;
-}
-
 bool onstack_elf_header_is_known(const onstack_elf_header *header) {
-  return elf_ident_is_known(header) && (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
+  static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', ONSTACK_ELF_CLASS_64, ONSTACK_ELF_LITTLE_ENDIAN};
+  return memcmp(header->ident, ident, sizeof(ident)) == 0 &&
+         (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
 }
 
 static void elf_read_names(onstack_elf_file *file, int *error) {
@@ -76,8 +73,7 @@ static void elf_read_names(onstack_elf_file *file, int *error) {
 static int elf_read_tables(onstack_elf_file *file) {
   onstack_elf_header header;
   if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
-  file->relative = file->placed && header.type == ONSTACK_ELF_TYPE_REL;
-  if (!onstack_elf_header_is_known(&header) && !(file->relative && elf_ident_is_known(&header))) return -ENOEXEC;
+  if (!onstack_elf_header_is_known(&header)) return -ENOEXEC;
   int error = 0;
   if (header.segment_bytes == sizeof(onstack_elf_segment)) {
     file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
@@ -106,11 +102,6 @@ int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
 
 int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size) {
   *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size};
-  return elf_open_tables(file);
-}
-
-int onstack_elf_open_registered(onstack_elf_file *file, uint64_t address, uint64_t size) {
-  *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size, .placed = true};
   return elf_open_tables(file);
 }
 

@@ -22,8 +22,6 @@ typedef struct onstack_elf_file {
   uint32_t section_count;
   uint32_t section_names; /* the section that has their names; section_count and more: none */
   char *names;            /* what is in it; NULL: not read, it is empty or large */
-  bool placed;            /* registered: sections have the addresses where their code lies */
-  bool relative;          /* and symbols count from their section */
 } onstack_elf_file;
 
 /* Whether it begins a program or a library, 64-bit little-endian. */
@@ -35,9 +33,6 @@ ONSTACK_INTERNAL bool onstack_elf_header_is_known(const onstack_elf_header *head
  */
 ONSTACK_INTERNAL int onstack_elf_open_file(onstack_elf_file *file, const char *path);
 ONSTACK_INTERNAL int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size);
-
-/* The same of an image that describes generated code for a debugger; it may be an object file. */
-ONSTACK_INTERNAL int onstack_elf_open_registered(onstack_elf_file *file, uint64_t address, uint64_t size);
 
 ONSTACK_INTERNAL void onstack_elf_close(onstack_elf_file *file);
 

@@ -68,7 +68,6 @@ _Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
 
 #define ONSTACK_ELF_CLASS_64 2
 #define ONSTACK_ELF_LITTLE_ENDIAN 1
-#define ONSTACK_ELF_TYPE_REL 1
 #define ONSTACK_ELF_TYPE_EXEC 2
 #define ONSTACK_ELF_TYPE_DYN 3
 
@@ -87,7 +86,6 @@ _Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
 #define ONSTACK_ELF_INDEX_RESERVED 0xff00u
 
 #define ONSTACK_ELF_SYMBOL_NOTYPE 0u
-#define ONSTACK_ELF_SYMBOL_OBJECT 1u
 #define ONSTACK_ELF_SYMBOL_FUNCTION 2u
 #define ONSTACK_ELF_SYMBOL_IFUNC 10u
 #define ONSTACK_ELF_BIND_LOCAL 0u

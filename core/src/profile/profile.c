@@ -31,10 +31,9 @@ struct onstack_profile {
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
   onstack_profile_sight sight;
-  bool maps_stale;         /* a sample lay outside all known mappings */
-  uint64_t maps_read_ns;   /* monotonic */
-  uint64_t names_asked_ns; /* the same */
-  uint64_t start_ns;       /* monotonic */
+  bool maps_stale;       /* a sample lay outside all known mappings */
+  uint64_t maps_read_ns; /* monotonic */
+  uint64_t start_ns;     /* monotonic */
   int64_t start_unix_ns;
   profile_sums sums[ONSTACK_KINDS];
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* of the sample that is being counted, as the stacks have them */
@@ -171,46 +170,18 @@ static onstack_profile_head profile_head(const onstack_profile *profile, const o
   return key;
 }
 
-/* With the lock held, of a new stack: the frames whose code somebody generated, or mapped since the mappings were read. Frames
-   that follow each other mostly lie in one mapping. */
-static void profile_look_at_new(onstack_profile *profile, uint32_t frame_count) {
-  const onstack_profile_maps *maps = profile->sight.maps;
+/* With the lock held. Whether a frame of a new stack lies in code that was mapped since the mappings were read. Frames that
+   follow each other mostly lie in one mapping. */
+static bool profile_is_outside(const onstack_profile *profile, uint32_t frame_count) {
   const onstack_profile_mapping *mapping = NULL;
-  bool library = false;
   for (uint32_t i = 0; i < frame_count; i++) {
     const uint64_t address = profile->frames[i];
     if (address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address)) continue; /* the latter has its name */
-    if (!mapping || address < mapping->start || address >= mapping->limit) {
-      mapping = onstack_profile_maps_find(maps, address);
-      library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-    }
-    if (!library) onstack_kept_names_want(&profile->stacks->names, address);
-    if (!mapping) profile->maps_stale = true;
+    if (mapping && address >= mapping->start && address < mapping->limit) continue;
+    mapping = onstack_profile_maps_find(profile->sight.maps, address);
+    if (!mapping) return true;
   }
-}
-
-/* With the lock held. The reference to the stacks that get the names; NULL: there is nothing to ask for now. */
-static onstack_profile_stacks *profile_begin_names(onstack_profile *profile, onstack_kept_batch *batch) {
-  const uint64_t now = onstack_monotonic_ns();
-  onstack_profile_stacks *stacks = profile->stacks;
-  if (!stacks || stacks->names.asked == stacks->names.count ||
-      now - profile->names_asked_ns < ONSTACK_PROFILE_MAPS_PAUSE_NS ||
-      !onstack_kept_batch_begin(batch, &stacks->names, profile->sight.maps))
-    return NULL;
-  profile->names_asked_ns = now;
-  onstack_retain(&stacks->references);
-  return stacks;
-}
-
-/* Without the lock. */
-static void profile_ask_names(onstack_profile *profile, onstack_profile_stacks *stacks, onstack_kept_batch *batch) {
-  onstack_kept_batch_ask(batch);
-  pthread_mutex_lock(&profile->lock);
-  onstack_kept_batch_store(batch, &stacks->names);
-  const bool last = onstack_profile_stacks_drop(stacks);
-  pthread_mutex_unlock(&profile->lock);
-  if (last) onstack_profile_stacks_free(stacks);
-  onstack_kept_batch_end(batch);
+  return false;
 }
 
 /* With the lock held. old[]: see profile_reread_maps. */
@@ -227,7 +198,7 @@ static int profile_count(onstack_profile *profile, const onstack_profile_head *h
   sums->samples++;
   sums->weight += sample->weight;
   sums->value += sample->value;
-  if (added) profile_look_at_new(profile, sample->frame_count);
+  if (added && profile_is_outside(profile, sample->frame_count)) profile->maps_stale = true;
   if (profile->maps_stale && onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
     old[1] = profile_reread_maps(profile, true);
   }
@@ -246,11 +217,8 @@ static int profile_take_sample(onstack_profile *profile, const onstack_sample *s
   onstack_ours++;
   pthread_mutex_lock(&profile->lock);
   int error = profile_count(profile, &head, sample, old);
-  onstack_kept_batch batch;
-  onstack_profile_stacks *named = profile_begin_names(profile, &batch);
   pthread_mutex_unlock(&profile->lock);
   for (int i = 0; i < 2; i++) profile_free_maps(old[i]);
-  if (named) profile_ask_names(profile, named, &batch);
   onstack_ours--;
   return error;
 }
@@ -380,18 +348,13 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only
   if (!view->items) return -ENOMEM;
   memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
   view->count = stacks->count;
-  view->names = malloc((stacks->names.count + 1) * sizeof(*view->names));
   view->addresses = malloc((stacks->address_count + 1) * sizeof(*view->addresses));
-  if (!view->names || !view->addresses) {
+  if (!view->addresses) {
     free(view->items);
-    free(view->names);
-    free(view->addresses);
     return -ENOMEM;
   }
   for (size_t i = 0; i < stacks->address_count; i++) view->addresses[i] = stacks->addresses[i];
   view->address_count = stacks->address_count;
-  for (size_t i = 0; i < stacks->names.count; i++) view->names[i] = stacks->names.items[i];
-  view->name_count = stacks->names.count;
   view->times_kept = stacks->timeline.kept;
   view->times_lost = stacks->timeline.lost;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
@@ -425,7 +388,6 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
 
 void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
   free(view->items);
-  free(view->names);
   free(view->addresses);
   pthread_mutex_lock(&profile->lock);
   bool last_stacks = view->stacks && onstack_profile_stacks_drop(view->stacks);

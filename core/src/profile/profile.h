@@ -21,10 +21,8 @@ typedef struct onstack_profile_view {
   uint64_t *addresses; /* own copy, by the numbers that frames are */
   size_t address_count;
   onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
-  onstack_profile_maps *maps;     /* a reference */
-  onstack_kept_name *names;       /* own copy; the texts belong to `stacks` */
-  size_t name_count;
+  onstack_profile_stacks *stacks;  /* a reference, or NULL when there are no samples */
+  onstack_profile_maps *maps;      /* a reference */
   uint64_t times_kept, times_lost; /* both 0: none were wanted, or there are no samples */
   bool thread_names;
   uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */

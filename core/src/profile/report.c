@@ -57,8 +57,7 @@ static int report_name_unknown(onstack_symbol_table *symbols) {
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
   int error = report_collect_addresses(report);
-  const onstack_name_context generated = {
-      maps, report->view.names, report->view.name_count, report->view.items, report->view.count, report->numbers};
+  const onstack_name_context generated = {maps, report->view.items, report->view.count, report->numbers};
   if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {

@@ -29,7 +29,6 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_hash_release(&stacks->head_index);
   onstack_profile_hash_release(&stacks->index);
   onstack_profile_held_release(&stacks->held);
-  onstack_kept_names_release(&stacks->names);
   onstack_profile_arena_release(&stacks->timeline.arena);
   free(stacks->addresses);
   free(stacks->heads);

@@ -10,7 +10,6 @@
 
 #include "base/kinds.h"
 #include "profile/arena.h"
-#include "profile/generated/kept_names.h"
 #include "profile/hash_index.h"
 #include "profile/held.h"
 #include "profile/times.h"
@@ -61,7 +60,6 @@ typedef struct onstack_profile_stacks {
   /* All that came when `count` had reached its limit, by kind; without frames. */
   onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_held held;
-  onstack_kept_names names;
   onstack_profile_timeline timeline;
 } onstack_profile_stacks;
 

@@ -235,7 +235,7 @@ mod tests {
         assert!(profile.summary().to_string().contains("heap_untracked: sampled blocks without a place"));
         profile.add_comment("onstack.timeline kept=9 lost=3");
         assert!(profile.summary().to_string().contains("timeline_lost: samples whose time found no room"));
-        profile.add_comment("onstack.generated skipped=0 replaced=2");
+        profile.add_comment("onstack.generated replaced=2");
         assert!(profile.summary().to_string().contains("generated_replaced: addresses of generated code"));
         profile.add_comment("onstack.wall rounds=50 looks=200 moved=4 refused=5");
         profile.add_comment("onstack.interpreted samples=8 interpreted_cut=2 interpreted_unmatched=1");

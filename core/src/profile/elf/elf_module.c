@@ -2,7 +2,6 @@
 #include "profile/elf/elf_module.h"
 
 #include "base/own_executable.h"
-#include "profile/elf/elf_object.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,18 +86,4 @@ int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_m
   if (opened == 0) onstack_elf_close(file);
   *file = debug;
   return 0;
-}
-
-bool onstack_elf_module_find_object(const onstack_profile_mapping *mapping, const char *name, uint64_t *vaddr) {
-  onstack_elf_file file;
-  bool found = false;
-  if (elf_module_open(&file, mapping) == 0) {
-    found = onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_DYNSYM, name, vaddr) ||
-            onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_SYMTAB, name, vaddr);
-    onstack_elf_close(&file);
-  }
-  if (found || elf_module_open_debug(&file, &mapping->build_id) != 0) return found;
-  found = onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_SYMTAB, name, vaddr);
-  onstack_elf_close(&file);
-  return found;
 }

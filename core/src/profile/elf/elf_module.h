@@ -20,8 +20,4 @@ ONSTACK_INTERNAL int onstack_elf_module_symbols(const onstack_profile_mapping *m
  */
 ONSTACK_INTERNAL int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping);
 
-/* Where the mapping's file, or its debug file, has an object of that name. */
-ONSTACK_INTERNAL bool onstack_elf_module_find_object(const onstack_profile_mapping *mapping, const char *name,
-                                                     uint64_t *vaddr);
-
 #endif

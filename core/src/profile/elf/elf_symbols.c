@@ -63,23 +63,12 @@ static size_t elf_query_lower_bound(const onstack_elf_query *queries, size_t cou
   return low;
 }
 
-/*
- * The address of a function. Of registered images some have it in their symbols, as the format says; in others symbols still
- * count from the section, as in the object file that they were, and only the section has its address (wasmtime).
- */
-static uint64_t elf_symbol_value(const onstack_elf_file *file, const onstack_elf_symbol *symbol) {
-  if (!file->placed || symbol->section >= file->section_count) return symbol->value;
-  const onstack_elf_section *section = &file->sections[symbol->section];
-  const bool absolute = !file->relative && symbol->value - section->vaddr < section->bytes;
-  return absolute || symbol->value >= section->bytes ? symbol->value : section->vaddr + symbol->value;
-}
-
 /* False when the table is given up. */
 static bool elf_symbol_offer(void *data, const onstack_elf_symbol *symbol) {
   elf_symbol_scan *scan = data;
   uint32_t rank = onstack_elf_symbol_rank(scan->file, symbol);
   if (rank == 0) return true;
-  const uint64_t value = elf_symbol_value(scan->file, symbol);
+  const uint64_t value = symbol->value;
   for (size_t i = elf_query_lower_bound(scan->queries, scan->count, value); i < scan->count; i++) {
     onstack_elf_query *query = &scan->queries[i];
     if (query->address - value >= symbol->size) return true; /* cannot wrap: at or above value */

@@ -41,9 +41,8 @@ struct onstack_symbol_table {
   size_t line_count;
   size_t line_capacity;
   onstack_profile_strings strings;
-  size_t skipped_images; /* of generated code, that could not be read */
-  size_t replaced;       /* addresses of it whose samples may be of an earlier function than their name says */
-  uint32_t *asked;       /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
+  size_t replaced; /* addresses of generated code whose samples may be of an earlier function than their name says */
+  uint32_t *asked; /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
   size_t asked_count;
   int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
 };

@@ -56,10 +56,9 @@ const char *onstack_generated_engine(const char *name) {
   return NULL;
 }
 
-int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line,
-                           const char *engine) {
-  const char *known = onstack_generated_engine(line->name);
+int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line) {
+  const char *engine = onstack_generated_engine(line->name);
   int error = onstack_profile_symbols_add_line(table, number, line);
   if (error != 0) return error;
-  return onstack_profile_strings_add_text(&table->strings, known ? known : engine, &table->lines_of[number].engine);
+  return onstack_profile_strings_add_text(&table->strings, engine, &table->lines_of[number].engine);
 }

@@ -31,8 +31,7 @@ ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_b
 /* The compiler that gives its functions such names; NULL: not known by that. */
 ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
 
-/* Adds a function, of that engine unless its name says another (NULL: not known). Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line,
-                                            const char *engine);
+/* Adds a function, of the engine that its name tells. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line);
 
 #endif

@@ -304,7 +304,7 @@ static int jitdump_give(jitdump *dump, onstack_symbol_table *table) {
     const char *engine = onstack_generated_engine(name);
     const uint64_t shift = engine && strcmp(engine, "V8") == 0 ? JITDUMP_V8_SHIFT : 0;
     if (item->lines != 0) jitdump_find_line(dump, item, shift, load.bytes, file, &line);
-    error = onstack_generated_name(table, item->number, &line, NULL);
+    error = onstack_generated_name(table, item->number, &line);
     table->replaced += item->replaced;
   }
   return error;

@@ -10,14 +10,11 @@
 #include "profile/elf/symbol_table.h"
 #include "profile/maps/maps.h"
 
-struct onstack_kept_name;     /* profile/generated/kept_names.h */
 struct onstack_profile_stack; /* profile/stacks.h */
 
 /* What there is to go by. */
 typedef struct onstack_name_context {
   const onstack_profile_maps *maps;
-  const struct onstack_kept_name *kept; /* a copy of the profile's */
-  size_t kept_count;
   const struct onstack_profile_stack *stacks; /* whose addresses the table has */
   size_t stack_count;
   const uint32_t *numbers; /* of a stack's frame, its number in the table */
@@ -31,8 +28,6 @@ typedef struct onstack_name_source {
 
 ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_code_source; /* whoever knows how to walk it */
 ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;     /* files for perf, with lines */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_kept;        /* what was registered when it ran */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_gdb_jit;     /* what is registered for debuggers now */
 ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map;    /* files for perf, without lines */
 
 /* By all of them. Errors: -ENOMEM. */

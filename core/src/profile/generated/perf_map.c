@@ -155,7 +155,7 @@ static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
   for (size_t i = 0; i < map->count; i++) {
     const perf_map_item *item = &map->items[i];
     const onstack_symbol_line line = {.name = item->name};
-    if (error == 0 && item->name) error = onstack_generated_name(table, item->number, &line, NULL);
+    if (error == 0 && item->name) error = onstack_generated_name(table, item->number, &line);
     table->replaced += item->replaced;
     free(item->name);
   }

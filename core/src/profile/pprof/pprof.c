@@ -167,9 +167,8 @@ static int pprof_write_comments(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
   char text[96];
   const onstack_symbol_table *symbols = &report->symbols;
-  if (error == 0 && symbols->skipped_images + symbols->replaced > 0) {
-    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu replaced=%zu", symbols->skipped_images,
-                                symbols->replaced);
+  if (error == 0 && symbols->replaced > 0) {
+    const int length = snprintf(text, sizeof(text), "onstack.generated replaced=%zu", symbols->replaced);
     error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && report->view.times_kept + report->view.times_lost > 0) {
