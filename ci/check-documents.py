@@ -7,10 +7,11 @@
 
 In `code` and in code blocks: paths, file names, test programs, make verbs. Everywhere: ONSTACK_* and onstack_* names, links
 with their anchors. `CONSTANT` (8), `CONSTANT` (10 ms), `CONSTANT` (1 MiB): the value in the source.
-ARCHITECTURE's table of includes against ci/check-includes.sh. Commit hashes, words of process.
+ARCHITECTURE's table of folders against ci/check-includes.sh. Commit hashes, words of process.
 """
 import ast
 import fnmatch
+import itertools
 import operator
 import os
 import pathlib
@@ -51,7 +52,7 @@ class Tree:
     def __init__(self, root):
         self.root = root
         self.paths = set(walk(root))
-        # The trailing parts of each path: "tick/entry.c" and "entry.c" name core/src/handler/tick/entry.c as well.
+        # The trailing parts of each path: "source/entry.c" and "entry.c" name core/sampler/source/entry.c as well.
         self.tails = {"/".join(parts[i:]) for parts in (path.split("/") for path in self.paths) for i in range(len(parts))}
         self.header = set(re.findall(r"\bonstack_\w+", self.read("core/include/onstack/onstack.h")))
         self.header |= {path.split("/")[2].replace("-", "_") for path in self.paths if path.startswith("bindings/rust/onstack-")}
@@ -243,19 +244,15 @@ def check_page(tree, page, text):
 
 
 def check_includes(page, script):
-    """The table's last column against the script's order."""
-    order = {name: set(may.split()) for name, may in re.findall(r'^\s*\[(\w+)\]="([^"]*)"', script, re.M)}
-    table = {}
-    for line in page.splitlines():
-        row = re.match(r"\| `core/(?:src/)?(\w+)/` \|.*\| ([a-z, ]+) \|$", line)
-        if row:
-            table[row.group(1)] = set(re.split(r",\s*", row.group(2))) - {"nothing"}
+    """The rows of the table of folders against the script's order."""
+    lists = dict(re.findall(r'^(\w+)="([^"]*)"', script, re.M))
+    order = [name for one in ("sampler", "profile", "whole", "alone") for name in lists.get(one, "").split() if re.match(r"\w", name)]
+    rows = re.findall(r"^\| `core/([\w/]+)/` \|", page, re.M)
     if not order:
-        yield "ci/check-includes.sh has no order that can be read: [name]=\"others\""
-    for name in sorted(order.keys() | table.keys()):
-        if order.get(name) != table.get(name):
-            said, so = (" ".join(sorted(one[name])) or "nothing" if name in one else "no row" for one in (table, order))
-            yield f"includes of {name}: the table has {said}, ci/check-includes.sh {so}"
+        yield 'ci/check-includes.sh has no order that can be read: sampler="folder ..."'
+    for row, name in itertools.zip_longest(rows, order):
+        if row != name:
+            yield f"the table of folders has {row or 'no row'} where ci/check-includes.sh has {name or 'no folder'}"
 
 
 def check_manual(header, manual):
@@ -297,16 +294,16 @@ FILES = {
     "README.md": "# Read me\n",
     "ci/check.sh": "echo $ONSTACK_VARIABLE\n",
     "core/include/onstack/onstack.h": "#define ONSTACK_MOST 8\nint onstack_start(void);\n",
-    "core/src/handler/tick/entry.c": "#define ENTRY_PAUSE_NS (10u * ENTRY_MS)\n#define ENTRY_MS 1000000u\nvoid onstack_entry(void);\n",
+    "core/sampler/source/entry.c": "#define ENTRY_PAUSE_NS (10u * ENTRY_MS)\n#define ENTRY_MS 1000000u\nvoid onstack_entry(void);\n",
     "tests/core/Makefile": "tests: all\n",
     "tests/core/test_entry.c": "",
     "bindings/go/entry_test.go": "func TestEntry(t *testing.T) {\n",
 }
 BAD = {
-    "a path": "`core/src/handler/missing.c`",
+    "a path": "`core/sampler/missing.c`",
     "a directory": "`tests/missing/`",
     "a path in the text": "as docs/MISSING.md says",
-    "a path below a context": "`handler/tick/missing.c`",
+    "a path below core": "`sampler/source/missing.c`",
     "a path in a block": "```\nci/missing.sh --write\n```",
     "a file's name": "`missing.c`",
     "a test program": "`test_missing`",
@@ -327,11 +324,11 @@ BAD = {
     "a plan": "see issue B",
 }
 GOOD = """# A page
-`core/src/handler/`, `handler/tick`, `entry.c`, `onstack.h`, `test_entry`, `TestEntry`, `make check`, ONSTACK_VARIABLE,
-`onstack_start`, `/tmp/perf-PID.map`, `core/src/handler/tick/*.c`, `ONSTACK_MOST` (8), `ENTRY_PAUSE_NS` (10 ms),
+`core/sampler/`, `sampler/source`, `entry.c`, `onstack.h`, `test_entry`, `TestEntry`, `make check`, ONSTACK_VARIABLE,
+`onstack_start`, `/tmp/perf-PID.map`, `core/sampler/source/*.c`, `ONSTACK_MOST` (8), `ENTRY_PAUSE_NS` (10 ms),
 `make -f tests/core/Makefile tests`, `libc.so.6+0x16db20`, [above](#a-page), [other](../README.md#read-me), an effaced 1234567.
 """
-TABLE = "| `core/src/base/` | x | nothing |\n| `core/src/drain/` | y | base, handler |\n"
+TABLE = "| `core/platform/` | x |\n| `core/sampler/ring/` | y |\n| `core/heap/` | z |\n"
 
 
 def self_test():
@@ -346,9 +343,10 @@ def self_test():
                 yield f"self-test: {what} that is wrong was not found: {text!r}"
         for wrong in check_page(tree, "docs/X.md", GOOD):
             yield f"self-test: a good page was refused: {wrong}"
-    if list(check_includes(TABLE, '[base]=""\n[drain]="base handler"\n')):
-        yield "self-test: a good table of includes was refused"
-    for script in ('[base]=""\n[drain]="base"\n', '[base]=""\n', '[base]=""\n[drain]="base handler"\n[more]=""\n', ""):
+    good = 'sampler="platform\n  sampler/ring"\nprofile="(platform)"\nwhole="$sampler $profile"\nalone="heap"\n'
+    if list(check_includes(TABLE, good)):
+        yield "self-test: a good table of folders was refused"
+    for script in (good.replace("platform\n", ""), good.replace("heap", "heap more"), good.replace("ring", "rung"), ""):
         if not list(check_includes(TABLE, script)):
             yield f"self-test: a table that is not {script!r} was not found"
     header = "ONSTACK_API int onstack_start(void);\n#define ONSTACK_E_BAD (-1)\ntypedef struct x {\n  int depth;\n} onstack_options;\n"

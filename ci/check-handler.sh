@@ -3,19 +3,19 @@
 #
 # What runs inside the signal handler calls nothing of libc and touches no thread-local storage: on a thread made by raw
 # clone the thread pointer may be 0, and a call through the PLT may bind lazily on a signal stack of a few KiB.
-# Looks at the objects of core/src/handler: undefined names, stack protector, sanitizers, relocations for TLS and PLT.
-# Usage: ci/check-handler.sh [directory with objects]   (default: build/obj/handler). Names that may be used all the
+# Looks at the objects of all NAME_handler.c: undefined names, stack protector, sanitizers, relocations for TLS and PLT.
+# Usage: ci/check-handler.sh [directory with objects]   (default: build/obj). Names that may be used all the
 # same stand in ci/handler.allow, one a line, with the reason behind a '#'.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-objects=${1:-${BUILD:-build}/obj/handler}
+objects=${1:-${BUILD:-build}/obj}
 status=0
 complain() {
   echo "check-handler: $*" >&2
   status=1
 }
 
-mapfile -t files < <(find "$objects" -name '*.o' 2>/dev/null | LC_ALL=C sort)
+mapfile -t files < <(find "$objects" -name '*_handler.o' 2>/dev/null | LC_ALL=C sort)
 if [ ${#files[@]} -eq 0 ]; then
   echo "check-handler: no objects in $objects; run 'make -f core/Makefile lib' first" >&2
   exit 1
@@ -23,13 +23,13 @@ fi
 # Each source has its object, or the check would pass by looking at nothing.
 if [ $# -eq 0 ]; then
   while read -r source; do
-    object=${source#core/src/handler/}
+    object=${source#core/}
     [ -f "$objects/${object%.c}.o" ] || complain "$source has no object in $objects; build first"
-  done < <(find core/src/handler -name '*.c')
+  done < <(find core -name '*_handler.c')
   # An object whose source has moved is not linked any more.
   for object in "${!files[@]}"; do
     source=${files[$object]#"$objects"/}
-    [ -f "core/src/handler/${source%.o}.c" ] || unset "files[$object]"
+    [ -f "core/${source%.o}.c" ] || unset "files[$object]"
   done
 fi
 allowed=$(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' ci/handler.allow)
@@ -64,7 +64,7 @@ defined=$(nm --defined-only "${files[@]}" 2>/dev/null | awk 'NF == 3 {print $3}'
 needed=$(nm -u "${files[@]}" 2>/dev/null | awk '$1 == "U" && $2 ~ /^onstack_/ {print $2}' | sort -u)
 foreign=$(comm -13 <(printf '%s\n' "$defined") <(printf '%s\n' "$needed"))
 if [ -n "$foreign" ]; then
-  complain "the handler uses names that are defined outside core/src/handler: $(tr '\n' ' ' <<<"$foreign")"
+  complain "the handler uses names that are defined in no NAME_handler.c: $(tr '\n' ' ' <<<"$foreign")"
 fi
 [ "$status" -eq 0 ] && echo "check-handler: ${#files[@]} objects use nothing but each other"
 exit "$status"

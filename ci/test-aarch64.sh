@@ -54,7 +54,7 @@ cross=aarch64-linux-gnu-gcc
 program() { # directory, name, flags and sources
   local out=$build/$1/$2
   shift 2
-  $cross -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror -I core/include -I core/src -I tests/aarch64 "$@" \
+  $cross -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror -I core/include -I core -I tests/aarch64 "$@" \
     tests/aarch64/check.c "$build/lib/libonstack.a" -lpthread -o "$out" \
     2> >(grep -vE 'in function|in statically linked' >&2) # the linker's word on dlopen in static programs
 }

@@ -73,7 +73,7 @@ func WriteHeapProfile(w io.Writer, opts ...HeapOption) error {
 	return write(merged, w)
 }
 
-// write: a heap profile is of a moment (core/src/profile/report.c).
+// write: a heap profile is of a moment (core/profile/report.c).
 func write(merged *profile.Profile, w io.Writer) error {
 	merged.TimeNanos, merged.DurationNanos = time.Now().UnixNano(), 0
 	merged.DefaultSampleType = "inuse_space"

@@ -5,7 +5,7 @@
 package onstack
 
 /*
-// The handler's code must not touch thread-local storage, which a stack protector does; see core/src/base/defs.h.
+// The handler's code must not touch thread-local storage, which a stack protector does; see core/platform/defs.h.
 #cgo CFLAGS: -O2 -std=gnu11 -fno-stack-protector -fno-omit-frame-pointer -fno-lto
 #cgo LDFLAGS: -ldl -lpthread -lrt
 #include "bridge.h"

@@ -60,7 +60,7 @@ func TestSleepersBesideBothProfilers(t *testing.T) {
 	checkNoHandler(t, goProfile.Bytes())
 }
 
-// framesNest: whether the frames of the signals of one moment lie above each other here, as core/src/control/signal/nesting_fit.c
+// framesNest: whether the frames of the signals of one moment lie above each other here, as core/sampler/signal/nesting_fit.c
 // decides it. Elsewhere the rate is that of docs/SIGNALS.md.
 func framesNest(t *testing.T) bool {
 	t.Helper()

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/allocator.h"
 
-#include "base/loader.h"
-#include "base/own_executable.h"
+#include "platform/loader.h"
+#include "platform/own_executable.h"
 #include "preload/allocator_hidden.h"
 
 #include <dlfcn.h>

@@ -5,7 +5,7 @@
 
 #include "onstack/onstack.h"
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 /*
  * The file with the malloc that the process calls, if that is not this library's: the program itself, or a library that is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/allocator_hidden.h"
 
-#include "base/elf_file.h"
+#include "platform/elf_file.h"
 #include "profile/elf/elf_symbols.h"
 
 #include <stdlib.h>

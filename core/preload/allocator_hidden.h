@@ -4,7 +4,7 @@
 #ifndef ONSTACK_PRELOAD_ALLOCATOR_HIDDEN_H
 #define ONSTACK_PRELOAD_ALLOCATOR_HIDDEN_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 #define ONSTACK_HIDDEN_NAME 64u
 

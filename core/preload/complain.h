@@ -3,7 +3,7 @@
 #ifndef ONSTACK_PRELOAD_COMPLAIN_H
 #define ONSTACK_PRELOAD_COMPLAIN_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 /*
  * Writes "onstack: " and the text and a line end in one piece, to the stderr that onstack_host_stderr_remember has met.

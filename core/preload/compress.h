@@ -12,7 +12,7 @@
 #ifndef ONSTACK_PRELOAD_COMPRESS_H
 #define ONSTACK_PRELOAD_COMPRESS_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 typedef struct onstack_compress {
   int (*write)(void *data, const void *bytes, size_t length); /* non-zero: the output is lost */

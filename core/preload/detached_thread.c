@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/detached_thread.h"
 
-#include "base/loader.h"
-#include "handler/tick/own_threads.h"
+#include "platform/loader.h"
+#include "sampler/signal/own_threads.h"
 
 #include <pthread.h>
 #include <signal.h>

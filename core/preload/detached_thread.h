@@ -3,7 +3,7 @@
 #ifndef ONSTACK_PRELOAD_DETACHED_THREAD_H
 #define ONSTACK_PRELOAD_DETACHED_THREAD_H
 
-#include "base/sys.h"
+#include "platform/sys.h"
 
 #include <stddef.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/first_ticks.h"
 
-#include "base/clock_ns.h"
-#include "base/sys.h"
-#include "handler/tick/arm.h"
-#include "handler/tick/own_threads.h"
-#include "handler/tick/timer.h"
+#include "platform/clock_ns.h"
+#include "platform/sys.h"
+#include "sampler/source/arm.h"
+#include "sampler/signal/own_threads.h"
+#include "sampler/threads/timer.h"
 #include "preload/first_ticks_store.h"
 
 #include <time.h>

@@ -18,7 +18,7 @@
 #ifndef ONSTACK_PRELOAD_FIRST_TICKS_H
 #define ONSTACK_PRELOAD_FIRST_TICKS_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 #include <signal.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/first_ticks_store.h"
 
-#include "base/atomics.h"
-#include "base/clock_ns.h"
-#include "base/sys.h"
-#include "control/unwind/modules.h"
-#include "handler/arch.h"
-#include "handler/tick/room.h"
-#include "handler/unwind/rules/rules.h"
-#include "handler/unwind/traceback_walk.h"
-#include "handler/unwind/walk.h"
+#include "platform/atomics.h"
+#include "platform/clock_ns.h"
+#include "platform/sys.h"
+#include "sampler/modules/modules.h"
+#include "platform/context.h"
+#include "sampler/ring/room.h"
+#include "sampler/unwind/rules.h"
+#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/walk.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ typedef struct store_tick {
 /* Addresses only: other users can read them. */
 typedef struct store_entry {
   store_tick tick;
-  uint32_t map; /* the sequence of the child's map of modules, before the walk (handler/unwind/rules/rules.h) */
+  uint32_t map; /* the sequence of the child's map of modules, before the walk (sampler/unwind/rules.h) */
   uint16_t count;
   uint16_t truncation;
   uint64_t frames[STORE_DEPTH];

@@ -13,9 +13,9 @@
 #ifndef ONSTACK_PRELOAD_FIRST_TICKS_STORE_H
 #define ONSTACK_PRELOAD_FIRST_TICKS_STORE_H
 
-#include "base/loader.h"
-#include "session/start.h"
-#include "session/statistics_text.h"
+#include "platform/loader.h"
+#include "sampler/api/start.h"
+#include "sampler/api/statistics_text.h"
 
 #include <ucontext.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/guard.h"
 
-#include "base/atomics.h"
-#include "base/sys.h"
-#include "handler/tick/own_threads.h"
-#include "handler/unwind/memory.h"
+#include "platform/atomics.h"
+#include "platform/sys.h"
+#include "sampler/signal/own_threads.h"
+#include "sampler/unwind/memory.h"
 #include "preload/allocator.h"
 #include "preload/detached_thread.h"
 #include "preload/host_stderr.h"

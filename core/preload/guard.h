@@ -16,7 +16,7 @@
 #ifndef ONSTACK_PRELOAD_GUARD_H
 #define ONSTACK_PRELOAD_GUARD_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 /*
  * The calling thread, and the threads that it makes from now on, get a table of their own, with the host's stderr in it

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/host_action.h"
 
-#include "base/atomics.h"
-#include "base/seqlock.h"
-#include "base/sys.h"
-#include "control/signal/action.h"
-#include "control/tick/own_threads_wait.h"
-#include "handler/signal/forward.h"
+#include "platform/atomics.h"
+#include "platform/seqlock.h"
+#include "platform/sys.h"
+#include "sampler/signal/action.h"
+#include "sampler/signal/own_threads_wait.h"
+#include "sampler/signal/forward.h"
 #include "preload/first_ticks.h"
 #include "preload/next.h"
 

@@ -11,7 +11,7 @@
 #ifndef ONSTACK_PRELOAD_HOST_ACTION_H
 #define ONSTACK_PRELOAD_HOST_ACTION_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 #include <signal.h>
 

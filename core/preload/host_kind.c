@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/host_kind.h"
 
-#include "base/loader.h"
-#include "base/process_memory.h"
-#include "control/interpreter/symbols.h"
+#include "platform/loader.h"
+#include "platform/process_memory.h"
+#include "sampler/interpreter/symbols.h"
 
 #include <string.h>
 

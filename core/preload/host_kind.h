@@ -2,7 +2,7 @@
 #ifndef ONSTACK_PRELOAD_HOST_KIND_H
 #define ONSTACK_PRELOAD_HOST_KIND_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 /*
  * Programs that begin with a session at once, as their first ticks would say less or go astray: an interpreter's functions are

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/host_stderr.h"
 
-#include "base/sys.h"
-#include "control/tick/task.h"
+#include "platform/sys.h"
+#include "sampler/threads/task.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
 #ifndef ONSTACK_PRELOAD_HOST_STDERR_H
 #define ONSTACK_PRELOAD_HOST_STDERR_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 #include <stddef.h>
 

@@ -3,7 +3,7 @@
  * Ends that run no destructor: _exit and abort. Calls inside libc (assert, a corrupted heap, the end of exit itself) and
  * the system call of a runtime that does without libc do not come by here; for these there is the keeper's last save.
  */
-#include "base/sys.h"
+#include "platform/sys.h"
 #include "preload/keeper.h"
 #include "preload/lifecycle.h"
 #include "preload/next.h"

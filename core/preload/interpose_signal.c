@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The host's ways to change a signal's action; see host_action.h for the one signal where that matters. */
-#include "base/address.h"
-#include "base/atomics.h"
-#include "handler/signal/copy.h"
-#include "handler/unwind/memory.h"
+#include "platform/address.h"
+#include "platform/atomics.h"
+#include "sampler/signal/copy.h"
+#include "sampler/unwind/memory.h"
 #include "preload/host_action.h"
 #include "preload/next.h"
 

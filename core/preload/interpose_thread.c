@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/interpose_thread.h"
 
-#include "base/sys.h"
-#include "control/unwind/go/go_runtime.h"
+#include "platform/sys.h"
+#include "sampler/modules/go_runtime.h"
 #include "preload/host_action.h"
 #include "preload/next.h"
 

@@ -7,7 +7,7 @@
 #ifndef ONSTACK_PRELOAD_INTERPOSE_THREAD_H
 #define ONSTACK_PRELOAD_INTERPOSE_THREAD_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 /* Unblocks SIGPROF in the threads that the host makes from now on. In the constructor, if the session's clock is the CPU time:
    the ticks of the other clocks that signal meet sleeping threads, which do not expect EINTR. */

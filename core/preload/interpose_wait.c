@@ -5,7 +5,7 @@
  * calls leave SIGPROF out of the host's set. The host still gets SIGPROF if it has a handler for it, or if the set has
  * no other signal: then it waits for SIGPROF itself. The system calls themselves are not seen.
  */
-#include "base/sys.h"
+#include "platform/sys.h"
 #include "preload/host_action.h"
 #include "preload/next.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/keeper.h"
 
-#include "base/atomics.h"
-#include "base/clock_ns.h"
-#include "base/sys.h"
-#include "control/tick/own_threads_wait.h"
-#include "control/tick/task.h"
-#include "control/tick/threads.h"
-#include "control/wiped_word.h"
-#include "handler/tick/own_threads.h"
-#include "handler/unwind/chain_end.h"
+#include "platform/atomics.h"
+#include "platform/clock_ns.h"
+#include "platform/sys.h"
+#include "sampler/signal/own_threads_wait.h"
+#include "sampler/threads/task.h"
+#include "sampler/source/threads.h"
+#include "platform/wiped_word.h"
+#include "sampler/signal/own_threads.h"
+#include "sampler/unwind/chain_end.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/guard.h"
@@ -45,7 +45,7 @@ static struct {
   const onstack_environment *settings;
   int32_t pid;           /* 0: no keeper */
   int32_t tid;           /* the keeper's; 0: it has not run yet */
-  uint32_t *mark;        /* 1, and 0 in a child that was made by a raw clone (control/wiped_word.h); NULL: cannot be had */
+  uint32_t *mark;        /* 1, and 0 in a child that was made by a raw clone (platform/wiped_word.h); NULL: cannot be had */
   uint32_t wake;         /* futex; raised by each request */
   uint32_t finished;     /* futex; raised when something asked for is done */
   bool awaited;          /* the thread that made the keeper waits until the session has begun */

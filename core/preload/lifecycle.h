@@ -3,7 +3,7 @@
 #ifndef ONSTACK_PRELOAD_LIFECYCLE_H
 #define ONSTACK_PRELOAD_LIFECYCLE_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 /* How long an end waits for the keeper, in seconds. exit() runs in an ordinary thread, and a large program's symbols take
    their time; the others may come from a signal handler that interrupted the allocator, and then nothing will come. */

@@ -15,7 +15,7 @@
 #ifndef ONSTACK_PRELOAD_NEW_FILE_H
 #define ONSTACK_PRELOAD_NEW_FILE_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 #include <sys/stat.h>
 

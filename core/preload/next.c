@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/next.h"
 
-#include "base/atomics.h"
+#include "platform/atomics.h"
 
 #include <dlfcn.h>
 

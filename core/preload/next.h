@@ -9,7 +9,7 @@
 #ifndef ONSTACK_PRELOAD_NEXT_H
 #define ONSTACK_PRELOAD_NEXT_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 #define ONSTACK_PRELOAD_API __attribute__((visibility("default")))
 

@@ -5,7 +5,7 @@
  * the ones by which glibc's headers and its static part replace the standard's functions. So these stand here, and bind
  * inside. ci/check-exports.sh and ci/check-portability.sh look whether these are all.
  */
-#include "base/defs.h"
+#include "platform/defs.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -21,7 +21,7 @@ $(BUILD)/lib/libonstack-preload.so: $(PRELOAD_OBJECTS) $(BUILD)/lib/libonstack.a
 
 # compress.o has all of zlib that is used in it. Whether zlib is there, is for this compiler's libc and fits into a shared
 # library whose names are hidden, a link tells.
-COMPRESS = $(CC) $(CFLAGS) $(BASE_FLAGS) -I core
+COMPRESS = $(CC) $(CFLAGS) $(BASE_FLAGS)
 $(BUILD)/obj/preload/compress.o: core/preload/compress_zlib.c core/preload/compress_none.c core/preload/compress.h \
 		core/preload/preload.mk
 	@mkdir -p $(@D)
@@ -33,10 +33,5 @@ $(BUILD)/obj/preload/compress.o: core/preload/compress_zlib.c core/preload/compr
 	  echo "  NOTE  no static zlib for this compiler ($@.log): the preload writes profiles that are not compressed"; \
 	  $(COMPRESS) -c core/preload/compress_none.c -o $@; \
 	fi
-
-$(BUILD)/obj/preload/%.o: core/preload/%.c
-	@mkdir -p $(@D)
-	@echo "  CC    $<"
-	$(Q)$(CC) $(CFLAGS) $(BASE_FLAGS) -I core -c $< -o $@
 
 -include $(PRELOAD_OBJECTS:.o=.d)

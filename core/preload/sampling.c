@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/sampling.h"
 
-#include "base/atomics.h"
-#include "base/clock_ns.h"
-#include "base/kinds.h"
-#include "base/sys.h"
-#include "handler/labels/span.h"
+#include "platform/atomics.h"
+#include "platform/clock_ns.h"
+#include "platform/kinds.h"
+#include "platform/sys.h"
+#include "sampler/labels/span.h"
 #include "preload/compress.h"
 #include "preload/complain.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/status.h"
-#include "session/start.h"
+#include "sampler/api/start.h"
 
 #include <errno.h>
 #include <inttypes.h>

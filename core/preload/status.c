@@ -3,8 +3,8 @@
 
 #include "preload/allocator.h"
 #include "preload/first_ticks_store.h"
-#include "session/memory_text.h"
-#include "session/statistics_text.h"
+#include "sampler/api/memory_text.h"
+#include "sampler/api/statistics_text.h"
 
 #include <errno.h>
 #include <stdlib.h>

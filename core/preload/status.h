@@ -4,7 +4,7 @@
 #define ONSTACK_PRELOAD_STATUS_H
 
 #include "onstack/onstack.h"
-#include "base/defs.h"
+#include "platform/defs.h"
 #include "preload/new_file.h"
 
 /*

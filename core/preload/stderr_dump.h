@@ -3,7 +3,7 @@
 #ifndef ONSTACK_PRELOAD_STDERR_DUMP_H
 #define ONSTACK_PRELOAD_STDERR_DUMP_H
 
-#include "base/defs.h"
+#include "platform/defs.h"
 
 /* Writes a dump, or one line that says why there is none. Context: the keeper. */
 ONSTACK_INTERNAL void onstack_preload_dump(void);

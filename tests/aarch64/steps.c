@@ -2,7 +2,7 @@
 #include "steps.h"
 
 #include "check.h"
-#include "control/unwind/modules.h"
+#include "sampler/modules/modules.h"
 
 #include <elf.h>
 #include <sched.h>

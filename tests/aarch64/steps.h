@@ -6,7 +6,7 @@
 #ifndef ONSTACK_AARCH64_STEPS_H
 #define ONSTACK_AARCH64_STEPS_H
 
-#include "handler/unwind/unwinder.h"
+#include "sampler/unwind/unwinder.h"
 
 #include <sys/user.h>
 

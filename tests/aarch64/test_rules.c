@@ -5,7 +5,7 @@
  */
 #include "check.h"
 
-#include "control/unwind/rule_table.h"
+#include "sampler/modules/rule_table.h"
 
 #include <string.h>
 

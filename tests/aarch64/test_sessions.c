@@ -2,8 +2,8 @@
 /* The action comes back, ticks and weights add up to the CPU time, threads are found, memory is read safely. */
 #include "check.h"
 
-#include "base/sys.h"
-#include "handler/unwind/memory.h"
+#include "platform/sys.h"
+#include "sampler/unwind/memory.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -94,8 +94,8 @@ static void threads_are_found(void) {
       if (kept[s].tid == tids[i]) weights[i] += kept[s].weight;
   /*
    * Before Linux 6.4 the process tick goes to the main thread alone, and scans find new threads. What one has used by then
-   * comes with its first tick (handler/tick/entry.c), so that late is not lost. But scans take a twentieth of a processor at
-   * most (session/consumer.c): in a machine where an instruction takes 32 ns (ci/test-aarch64.sh) they are few in a life of
+   * comes with its first tick (entry_handler.c), so that late is not lost. But scans take a twentieth of a processor at
+   * most (consumer.c): in a machine where an instruction takes 32 ns (ci/test-aarch64.sh) they are few in a life of
    * 0.4 s, and who ends before its first tick has nothing. A fifth tells that each was found.
    */
   unsigned percent = kernel_is_before_6_4() ? 20 : 75;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "support.h"
 
-#include "handler/tick/arm.h"
+#include "sampler/source/arm.h"
 
 #include <dirent.h>
 #include <errno.h>

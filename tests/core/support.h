@@ -6,7 +6,7 @@
 #ifndef ONSTACK_TESTS_SUPPORT_H
 #define ONSTACK_TESTS_SUPPORT_H
 
-#include "base/sys.h"
+#include "platform/sys.h"
 #include "onstack/onstack.h"
 
 #include <criterion/criterion.h>

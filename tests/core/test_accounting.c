@@ -2,7 +2,7 @@
 /* Ticks that were due and never came: threads that waited for a processor when the session ended, or block the signal. */
 #include "support.h"
 
-#include "handler/tick/slot.h"
+#include "sampler/session/slot.h"
 
 #include <math.h>
 

@@ -5,9 +5,9 @@
  * so nothing of it needs the processor.
  */
 #define ONSTACK_SINGLE_FILE 1 /* all of it is static here: the library's own symbols are the host's */
-#include "base/atomics.h"
-#include "base/sys.h"
-#include "handler/arch.h"
+#include "platform/atomics.h"
+#include "platform/sys.h"
+#include "platform/context.h"
 
 #include <criterion/criterion.h>
 #include <elf.h>
@@ -27,26 +27,26 @@
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-variable"
-#include "base/elf_file.c"
-#include "base/regular_file.c"
-#include "control/unwind/cfi.c"
-#include "control/unwind/cfi_entry.c"
-#include "control/unwind/cfi_expression.c"
-#include "control/unwind/cfi_reader.c"
-#include "control/unwind/go/go_layout_aarch64.c"
-#include "control/unwind/go/go_objects.c"
-#include "control/unwind/go/go_pclntab.c"
-#include "control/unwind/go/go_runtime.c"
-#include "base/load_numbers.c"
-#include "base/loader.c"
-#include "base/object_headers.c"
-#include "base/process_memory.c"
-#include "control/unwind/rule_table.c"
-#include "handler/unwind/code_map.c"
-#include "handler/unwind/go_stack.c"
-#include "handler/unwind/memory.c"
-#include "handler/unwind/rules/rules.c"
-#include "handler/unwind/unwinder_rules.c"
+#include "platform/elf_file.c"
+#include "platform/regular_file.c"
+#include "sampler/modules/cfi.c"
+#include "sampler/modules/cfi_entry.c"
+#include "sampler/modules/cfi_expression.c"
+#include "sampler/modules/cfi_reader.c"
+#include "sampler/modules/go_layout_aarch64.c"
+#include "sampler/modules/go_objects.c"
+#include "sampler/modules/go_pclntab.c"
+#include "sampler/modules/go_runtime.c"
+#include "platform/load_numbers.c"
+#include "platform/loader.c"
+#include "platform/object_headers.c"
+#include "platform/process_memory.c"
+#include "sampler/modules/rule_table.c"
+#include "sampler/unwind/code_map_handler.c"
+#include "sampler/unwind/go_stack_handler.c"
+#include "sampler/unwind/memory_handler.c"
+#include "sampler/unwind/rules_handler.c"
+#include "sampler/unwind/unwinder_rules_handler.c"
 
 static bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
   (void)bounds;
@@ -284,7 +284,7 @@ static onstack_walk_result walk(const fixture *from, uint64_t *frames) {
   memory.reader = &recorded;
   memory.bounds = &bounds;
   const onstack_registers registers = {.pc = from->pc, .sp = from->sp, .fp = from->fp, .lr = from->lr};
-  /* The kernel's ucontext: the registers that nothing else tells, at their places (handler/unwind/rules/native.h). */
+  /* The kernel's ucontext: the registers that nothing else tells, at their places (sampler/unwind/rules_native.h). */
   uint64_t context[64];
   memset(context, 0, sizeof(context));
   context[(176 + 8) / 8 + 2] = from->x2;

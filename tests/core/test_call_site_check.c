@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A return address is believed when the code in front of it is a call; looked at once, where a sample leaves the ring. */
-#include "handler/unwind/pc_cache.h"
-#include "handler/unwind/call_site_check.h"
-#include "handler/unwind/unwinder.h"
+#include "sampler/unwind/pc_cache.h"
+#include "sampler/unwind/call_site_check.h"
+#include "sampler/unwind/unwinder.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * own heap block of exactly the size that the reader is told, so that a sanitizer sees every step outside.
  * That the rules are right is shown by tests/truth.
  */
-#include "control/unwind/rule_table.h"
+#include "sampler/modules/rule_table.h"
 #include "support.h"
 
 #include <inttypes.h>

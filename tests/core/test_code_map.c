@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which addresses may be code: the look-up alone, against /proc/self/maps, and when mappings change. */
-#include "control/unwind/code_map_update.h"
-#include "handler/unwind/code_map.h"
-#include "handler/unwind/walk.h"
+#include "sampler/session/code_map_update.h"
+#include "sampler/unwind/code_map.h"
+#include "sampler/unwind/walk.h"
 #include "support.h"
 
 #include <dlfcn.h>

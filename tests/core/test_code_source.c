@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A source of code that no module describes (base/code_source_ops.h): asked to step, to name, and told of ranges. */
+/* A source of code that no module describes (platform/code_source_ops.h): asked to step, to name, and told of ranges. */
 #include "support.h"
 
-#include "control/unwind/code_map_update.h"
-#include "handler/unwind/code_map.h"
-#include "handler/unwind/code_source.h"
+#include "sampler/session/code_map_update.h"
+#include "sampler/unwind/code_map.h"
+#include "sampler/unwind/code_source.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Dumps: each thread's stack, now, and what it waits for; or a line that says that there is none. */
-#include "control/tick/look.h"
+#include "sampler/source/look.h"
 #include "support.h"
 
 #include <errno.h>

@@ -3,10 +3,10 @@
  * Rules of single addresses: they are those of the whole table, whatever the bytes say the search ends, and a session's
  * first seconds have whole stacks by them while no table is made.
  */
-#include "control/unwind/fde_lookup.h"
-#include "control/unwind/modules.h"
-#include "control/unwind/rule_table.h"
-#include "session/start.h"
+#include "sampler/modules/fde_lookup.h"
+#include "sampler/modules/modules.h"
+#include "sampler/modules/rule_table.h"
+#include "sampler/api/start.h"
 #include "support.h"
 
 #include <link.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A process whose first thread has ended by pthread_exit: /proc/self shows a thread without memory, files and program. */
-#include "base/own_executable.h"
-#include "base/process_memory.h"
-#include "control/tick/look.h"
-#include "handler/unwind/memory_pipe.h"
+#include "platform/own_executable.h"
+#include "platform/process_memory.h"
+#include "sampler/source/look.h"
+#include "sampler/unwind/memory_pipe.h"
 #include "support.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* fork() at any instant: the parent goes on, the child is clean and stopped and may start its own. */
-#include "handler/tick/slot.h"
+#include "sampler/session/slot.h"
 #include "support.h"
 
-#include "handler/unwind/traceback_walk.h"
+#include "sampler/unwind/traceback_walk.h"
 
 #include <spawn.h>
 #include <stdio.h>

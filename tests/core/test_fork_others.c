@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Children that come in unusual ways, and forks at unusual moments. */
-#include "base/loader.h"
+#include "platform/loader.h"
 #include "support.h"
 
 #include <netdb.h>

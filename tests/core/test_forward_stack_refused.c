@@ -21,7 +21,7 @@ static inline long refusing_call2(long number, long a, long b) {
 }
 
 #define onstack_sys_call2 refusing_call2
-#include "handler/signal/forward.c"
+#include "sampler/signal/forward_handler.c"
 #undef onstack_sys_call2
 
 TestSuite(forward_stack_refused, .init = t_setup);

@@ -2,10 +2,10 @@
 /* Libraries with Go's tables that go away again, as one does whose dlopen fails: forgotten, and never read in vain. */
 #include "support.h"
 
-#include "control/unwind/code_map_update.h"
-#include "control/unwind/go/go_runtime.h"
-#include "handler/unwind/code_map.h"
-#include "handler/unwind/go_stack.h"
+#include "sampler/session/code_map_update.h"
+#include "sampler/modules/go_runtime.h"
+#include "sampler/unwind/code_map.h"
+#include "sampler/unwind/go_stack.h"
 
 #include <dlfcn.h>
 #include <link.h>

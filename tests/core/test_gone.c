@@ -3,8 +3,8 @@
    it. */
 #include "support.h"
 
-#include "base/atomics.h"
-#include "control/tick/task.h"
+#include "platform/atomics.h"
+#include "sampler/threads/task.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Heap sessions of children, of threads that are late, and the table of blocks under threads that meet in it. */
-#include "allocator/draw.h"
-#include "allocator/live.h"
+#include "sampler/source/draw.h"
+#include "sampler/source/live.h"
 #include "support.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What an interpreter's instructions tell, as compilers write them (control/interpreter/instructions.h). */
+/* What an interpreter's instructions tell, as compilers write them (sampler/interpreter/instructions.h). */
 #include "support.h"
 
-#include "control/interpreter/instructions.h"
+#include "sampler/interpreter/instructions.h"
 
 #if defined(__x86_64__)
 

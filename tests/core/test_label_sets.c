@@ -2,8 +2,8 @@
 /* Sets of labels in a thread's places: each sample says what its thread worked for at that instant. */
 #include "support.h"
 
-#include "allocator/heap.h"
-#include "handler/labels/labels.h"
+#include "sampler/source/heap.h"
+#include "sampler/labels/labels.h"
 
 #include <stdio.h>
 #include <stdlib.h>

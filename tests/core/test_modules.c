@@ -2,7 +2,7 @@
 /* Libraries that are opened and closed while ticks come: noticed, walked by their own rules, their tables given back. */
 #include "support.h"
 
-#include "control/unwind/modules.h"
+#include "sampler/modules/modules.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A library that is loaded where another one was: what was known of the first must not be used for the second. */
-#include "control/unwind/modules.h"
+#include "sampler/modules/modules.h"
 #include "support.h"
 
 #include <dlfcn.h>

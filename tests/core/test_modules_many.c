@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* More libraries than the map of modules has room for at first, and libraries that are opened and closed all the time beside
    others that stay. */
-#include "control/unwind/modules.h"
+#include "sampler/modules/modules.h"
 #include "support.h"
 
 #include <dirent.h>

@@ -3,9 +3,9 @@
  * The handler that is installed open for its own signal closes it by itself: for as long as it runs, and no longer. Where it
  * interrupts itself at its first instruction, two signals are of one moment, and each is told of the code below both.
  */
-#include "control/tick/look.h"
-#include "handler/arch.h"
-#include "handler/signal/nesting.h"
+#include "sampler/source/look.h"
+#include "platform/context.h"
+#include "sampler/signal/nesting.h"
 #include "support.h"
 
 #include <errno.h>
@@ -153,7 +153,7 @@ static void need_frames_that_stack(void) {
   if (!stacked) cr_skip("two signals of one moment are no two frames here");
 }
 
-/* As control/signal/on_top.c installs it in a program of Go; what was there, to be put back before the end. */
+/* As sampler/signal/on_top.c installs it in a program of Go; what was there, to be put back before the end. */
 static struct onstack_kernel_sigaction open_in_the_kernel(void) {
   const struct onstack_kernel_sigaction was = t_action(SIGPROF);
   struct onstack_kernel_sigaction open = was;

@@ -2,9 +2,9 @@
 /* The library's own threads: what falls due on them does not wake the host, and no handler of the host's runs there. */
 #include "support.h"
 
-#include "control/choose.h"
-#include "control/tick/threads.h"
-#include "handler/tick/own_threads.h"
+#include "sampler/api/choose.h"
+#include "sampler/source/threads.h"
+#include "sampler/signal/own_threads.h"
 
 #include <errno.h>
 #include <poll.h>

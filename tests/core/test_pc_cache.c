@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the PC cache holds is good for its own epoch and never again: the tables of an earlier one are unmapped. */
-#include "handler/unwind/pc_cache.h"
+#include "sampler/unwind/pc_cache.h"
 
 #include <criterion/criterion.h>
 

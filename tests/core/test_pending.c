@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Samples of the time before the rules are there: their stacks are kept, and walked when the rules are. */
-#include "handler/tick/kept.h"
-#include "session/start.h"
+#include "sampler/ring/kept.h"
+#include "sampler/api/start.h"
 #include "support.h"
 
 #include <sys/mman.h>

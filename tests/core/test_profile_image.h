@@ -3,7 +3,7 @@
 #ifndef TEST_PROFILE_IMAGE_H
 #define TEST_PROFILE_IMAGE_H
 
-#include "base/elf_format.h"
+#include "platform/elf_format.h"
 
 #include <stdio.h>
 #include <string.h>

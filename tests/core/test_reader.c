@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where system calls are refused, another way to read memory is chosen, or none, and the statistics say which. */
-#include "handler/unwind/memory.h"
+#include "sampler/unwind/memory.h"
 #include "support.h"
 
-#include "base/process_memory.h"
+#include "platform/process_memory.h"
 
 #include <errno.h>
 #include <linux/audit.h>

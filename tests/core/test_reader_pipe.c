@@ -3,8 +3,8 @@
  * Reader `pipe` by itself: it reads what is there, refuses what is not, leaves nothing in its pipes, and never writes
  * into a descriptor that is not its own any more. Chosen by a session: tests/core/test_reader.c.
  */
-#include "handler/unwind/memory.h"
-#include "handler/unwind/memory_pipe.h"
+#include "sampler/unwind/memory.h"
+#include "sampler/unwind/memory_pipe.h"
 #include "support.h"
 
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  */
 #include "support.h"
 
-#include "control/tick/threads.h"
+#include "sampler/source/threads.h"
 
 #include <sched.h>
 

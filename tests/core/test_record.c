@@ -3,11 +3,11 @@
  * Sources of samples that are no ticks, beside the ticks of one session: a sink tells them apart, and what could not be taken
  * is counted by kind.
  */
-#include "handler/tick/record.h"
-#include "control/tick/look.h"
-#include "handler/unwind/arch.h"
-#include "handler/arch.h"
-#include "session/session.h"
+#include "sampler/session/record.h"
+#include "sampler/source/look.h"
+#include "sampler/unwind/arch.h"
+#include "platform/context.h"
+#include "sampler/api/session.h"
 #include "support.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The sample ring alone: claim, trim, publish, front, release; entries of all lengths; around the end; many producers. */
-#include "handler/tick/ring.h"
+#include "sampler/ring/ring.h"
 #include "support.h"
 
 #include <sched.h>

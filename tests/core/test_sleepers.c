@@ -6,7 +6,7 @@
  */
 #include "support.h"
 
-#include "handler/tick/process_tick.h"
+#include "sampler/source/process_tick.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * The handler's use of the signal stack, on a painted alternate stack: what an empty handler leaves untouched minus what
  * ours does. Promised: less than 1 KiB, and the unwinders' stack_bytes and the room check hold.
  */
-#include "control/options.h"
-#include "handler/unwind/unwinder.h"
+#include "sampler/api/options.h"
+#include "sampler/unwind/unwinder.h"
 #include "support.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Unwind tables that are kept in files: the same ones come back, and nothing is believed that others could have written or a
    disk has spoiled. */
-#include "control/unwind/rule_table.h"
-#include "control/unwind/table_files.h"
+#include "sampler/modules/rule_table.h"
+#include "sampler/modules/table_files.h"
 #include "support.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Thread records alone: claim, find, release with colliding ids; cookies; the sequence lock of name and bounds. */
-#include "handler/tick/thread_table.h"
+#include "sampler/threads/thread_table.h"
 #include "support.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The clock that sends its ticks itself, round by round: one under way at a time, what it stands for, and who comes again. */
-#include "control/tick/clock.h"
+#include "sampler/source/clock.h"
 #include "support.h"
 
 #include <stdlib.h>

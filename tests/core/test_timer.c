@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A timer's state alone: who takes it, what is refused, and the accounting of its ticks. */
-#include "handler/tick/arm.h"
+#include "sampler/source/arm.h"
 #include "support.h"
 
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Off is free: before start and after stop there is no signal, timer, thread, descriptor, growing memory. */
-#include "handler/tick/arm.h"
+#include "sampler/source/arm.h"
 #include "support.h"
 
 #include <sys/mman.h>

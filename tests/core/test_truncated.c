@@ -4,11 +4,11 @@
  * loaded objects it reads by copies. Each case is a forked child, which ends by _exit: the loader itself would die in the
  * library's destructors.
  */
-#include "base/loader.h"
-#include "control/interpreter/symbols.h"
-#include "control/signal/nesting_fit.h"
-#include "control/unwind/code_map_update.h"
-#include "control/unwind/modules.h"
+#include "platform/loader.h"
+#include "sampler/interpreter/symbols.h"
+#include "sampler/signal/nesting_fit.h"
+#include "sampler/session/code_map_update.h"
+#include "sampler/modules/modules.h"
 #include "profile/maps/maps.h"
 #include "support.h"
 

@@ -3,7 +3,7 @@
    statistics by module tell which is which. */
 #include "support.h"
 
-#include "handler/unwind/arch.h"
+#include "sampler/unwind/arch.h"
 
 #include <malloc.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the clock `wall` says of threads that wait: how long, in which call, on what, and who has it. */
-#include "control/tick/look.h"
+#include "sampler/source/look.h"
 #include "support.h"
 
 #include <arpa/inet.h>

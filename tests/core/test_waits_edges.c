@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The clock `wall` where threads, libraries and registers are not as a look expects them. */
-#include "control/tick/look.h"
-#include "control/tick/wall_account.h"
-#include "handler/tick/slot.h"
+#include "sampler/source/look.h"
+#include "sampler/source/wall_account.h"
+#include "sampler/session/slot.h"
 #include "support.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The clock `wall` over very many threads that wait: what it costs, that it gets rarer rather than dearer, and how it ends. */
-#include "control/tick/look.h"
+#include "sampler/source/look.h"
 #include "support.h"
 
 #include <stdio.h>

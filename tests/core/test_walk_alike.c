@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Reader `probe` takes most frames on the walker's short way (handler/unwind/rules/hot.h), reader `copy` none: both must
+/* Reader `probe` takes most frames on the walker's short way (sampler/unwind/rules_hot.h), reader `copy` none: both must
    find the same stack, however deep they may go. */
-#include "control/unwind/code_map_update.h"
-#include "control/unwind/modules.h"
-#include "handler/unwind/pc_cache.h"
-#include "handler/arch.h"
-#include "handler/unwind/rules/rules.h"
-#include "handler/unwind/traceback_walk.h"
-#include "handler/unwind/unwinder.h"
+#include "sampler/session/code_map_update.h"
+#include "sampler/modules/modules.h"
+#include "sampler/unwind/pc_cache.h"
+#include "platform/context.h"
+#include "sampler/unwind/rules.h"
+#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/unwinder.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "control/unwind/rule_table.h"
+#include "sampler/modules/rule_table.h"
 
 #define SECTION_AT ((uint64_t)0x7f0000100000)
 

@@ -5,10 +5,10 @@
  */
 #include "fuzz.h"
 
-#include "base/proc_maps.h"
+#include "platform/proc_maps.h"
 #include "onstack/onstack.h"
-#include "profile/protobuf_reader.h"
-#include "profile/utf8.h"
+#include "profile/store/protobuf_reader.h"
+#include "profile/store/utf8.h"
 
 typedef struct context_head {
   char signature[8];

@@ -7,8 +7,8 @@
  */
 #include "fuzz.h"
 
-#include "control/unwind/go/go_runtime.c" /* its static functions */
-#include "handler/unwind/go_stack.h"
+#include "sampler/modules/go_runtime.c" /* its static functions */
+#include "sampler/unwind/go_stack.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -7,8 +7,8 @@
  */
 #include "fuzz.h"
 
-#include "allocator/draw.h"
-#include "allocator/live.h"
+#include "sampler/source/draw.h"
+#include "sampler/source/live.h"
 
 #define ADDRESSES 64
 #define OBJECTS 32

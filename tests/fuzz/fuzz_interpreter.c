@@ -7,14 +7,14 @@
  */
 #include "fuzz.h"
 
-#include "control/interpreter/php.c" /* their layouts */
-#include "control/interpreter/python.c"
-#include "drain/interpreter/php.h"
-#include "drain/interpreter/python.h"
-#include "handler/interpreter/interpreter.h"
-#include "base/sys.h"
-#include "handler/arch.h"
-#include "profile/utf8.h"
+#include "sampler/interpreter/php_find.c" /* their layouts */
+#include "sampler/interpreter/python_find.c"
+#include "sampler/interpreter/php_names.h"
+#include "sampler/interpreter/python_names.h"
+#include "sampler/interpreter/interpreter.h"
+#include "platform/sys.h"
+#include "platform/context.h"
+#include "profile/store/utf8.h"
 
 #include <sys/mman.h>
 

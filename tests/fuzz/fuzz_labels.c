@@ -6,9 +6,9 @@
  */
 #include "fuzz.h"
 
-#include "base/address.h"
-#include "base/sys.h"
-#include "handler/tick/thread_table.h"
+#include "platform/address.h"
+#include "platform/sys.h"
+#include "sampler/threads/thread_table.h"
 
 /* The process's memory: the heap's bytes, at HEAP or, where so chosen, at any plausible address modulo their number. */
 #define HEAP ((uint64_t)0xc000000000)
@@ -38,7 +38,7 @@ static long fuzz_read(const struct onstack_vector *local, uint32_t locals, const
 }
 #define onstack_sys_process_vm_readv(local, locals, remote, remotes) fuzz_read(local, locals, remote, remotes)
 #define onstack_thread_pointer() (HEAP + 64)
-#include "handler/labels/go_labels.c"
+#include "sampler/labels/go_labels_handler.c"
 
 static void check_pairs(const uint8_t *out, uint32_t used) {
   for (uint32_t at = 0; at < used;) {

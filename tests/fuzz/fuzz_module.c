@@ -7,7 +7,7 @@
  */
 #include "fuzz.h"
 
-#include "base/sys.h"
+#include "platform/sys.h"
 
 static const uint8_t *object;
 static size_t object_bytes;
@@ -23,8 +23,8 @@ static long fuzz_read(const struct onstack_vector *local, const struct onstack_v
   return (long)some;
 }
 #define onstack_sys_process_vm_readv(local, locals, remote, remotes) fuzz_read(local, remote)
-#include "base/process_memory.c"
-#include "control/unwind/modules.c"
+#include "platform/process_memory.c"
+#include "sampler/modules/modules.c"
 
 #define HEADERS 6u
 

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "control/options.h"
+#include "sampler/api/options.h"
 
 #include <signal.h>
 

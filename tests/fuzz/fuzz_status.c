@@ -6,9 +6,9 @@
  */
 #include "fuzz.h"
 
-#include "session/statistics_text.c" /* its buffer */
+#include "sampler/api/statistics_text.c" /* its buffer */
 
-#include "profile/string_table.h"
+#include "profile/store/string_table.h"
 
 #define MODULES 24u
 #define ROOM (MODULES * sizeof(((statistics_text *)NULL)->line))

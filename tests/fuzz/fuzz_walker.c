@@ -12,9 +12,9 @@
 #include "fuzz.h"
 #include "world.h"
 
-#include "handler/unwind/call_site_check.h"
-#include "handler/unwind/pc_cache.h"
-#include "handler/unwind/unwinder.h"
+#include "sampler/unwind/call_site_check.h"
+#include "sampler/unwind/pc_cache.h"
+#include "sampler/unwind/unwinder.h"
 
 static unsigned long long walks, steps;
 static void say_steps(void) { printf("walker: %llu walks, %llu steps\n", walks, steps); }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "world.h"
 
-#include "base/address.h"
-#include "handler/unwind/code_map.h"
-#include "handler/unwind/memory_pipe.h"
-#include "handler/unwind/rules/rules.h"
+#include "platform/address.h"
+#include "sampler/unwind/code_map.h"
+#include "sampler/unwind/memory_pipe.h"
+#include "sampler/unwind/rules.h"
 
 #include <sys/mman.h>
 

@@ -8,7 +8,7 @@
 
 #include "fuzz.h"
 
-#include "handler/unwind/memory.h"
+#include "sampler/unwind/memory.h"
 
 /* Makes a world out of the input's next bytes, and the view of memory that a walk in it begins with. */
 void world_make(fuzz_input *input, onstack_memory *memory);

@@ -5,7 +5,7 @@
 #include <zend_globals.h>
 #include <zend_modules.h>
 
-#include "control/interpreter/php.c"
+#include "sampler/interpreter/php_find.c"
 
 #include <stddef.h>
 #include <stdio.h>

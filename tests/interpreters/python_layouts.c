@@ -12,7 +12,7 @@
 #include "internal/pycore_frame.h"
 #endif
 
-#include "control/interpreter/python.c"
+#include "sampler/interpreter/python_find.c"
 
 #include <stddef.h>
 #include <stdio.h>

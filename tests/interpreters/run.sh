@@ -14,7 +14,7 @@ compare() { # name, source, flags of the headers
   local name=$1 source=$2
   shift 2
   compared=$((compared + 1))
-  cc -w -O1 -std=gnu11 -D_GNU_SOURCE -I core/include -I core/src "$@" "tests/interpreters/$source" "$BUILD/lib/libonstack.a" \
+  cc -w -O1 -std=gnu11 -D_GNU_SOURCE -I core/include -I core "$@" "tests/interpreters/$source" "$BUILD/lib/libonstack.a" \
     -lpthread -o "$out/$name" && timeout -k 5 20 "$out/$name" || failed=$((failed + 1))
 }
 

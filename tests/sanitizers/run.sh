@@ -5,7 +5,7 @@
 #   TESTS="sessions ring": only these of C, or of Go (-run)
 #
 # What each of them cannot see:
-#   all      The handler's objects (core/src/handler) are not instrumented: a sanitizer's checks read thread-local storage
+#   all      The handler's objects (*_handler.c) are not instrumented: a sanitizer's checks read thread-local storage
 #            and its own shadow, which the handler may not touch, and a thread made by raw clone has none. Its parsers and
 #            walkers are instrumented in tests/fuzz, where they run in ordinary code; its reads of foreign memory are
 #            shown by tests/core/test_garbage*.c and tests/truth. The preloaded library runs under none of them: only its
@@ -157,7 +157,7 @@ run_valgrind() {
 }
 
 # All C that is ours and not generated: bindings/go/onstack_core.c is the core again.
-checked_trees="core/src core/preload core/heap core/adapters"
+checked_trees="core/platform core/sampler core/profile core/preload core/heap core/adapters"
 checked_bridge=$(find bindings/go -maxdepth 1 -name '*.c' ! -name onstack_core.c | sort)
 
 run_cppcheck() {
@@ -166,7 +166,7 @@ run_cppcheck() {
   # shellcheck disable=SC2086
   if timeout -k 5 280 cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
     --suppressions-list=tests/sanitizers/cppcheck.supp -D__x86_64__ -D__linux__ -D_GNU_SOURCE -D__GNUC__=12 \
-    -I core/include -I core/src -I core -I bindings/go $checked_trees $checked_bridge >"$out/cppcheck.log" 2>&1; then
+    -I core/include -I core -I bindings/go $checked_trees $checked_bridge >"$out/cppcheck.log" 2>&1; then
     echo "sanitizers: cppcheck: clean"
   else
     failed+=(cppcheck)
@@ -199,7 +199,7 @@ run_tidy() {
   fi
   # shellcheck disable=SC2046,SC2086
   timeout -k 5 "${LIMIT:-600}" "$tidy" --quiet --config-file=tests/sanitizers/clang-tidy.yaml \
-    $(find $checked_trees -name '*.c' | sort) $bridge -- -std=c11 -D_GNU_SOURCE -I core/include -I core/src -I core \
+    $(find $checked_trees -name '*.c' | sort) $bridge -- -std=c11 -D_GNU_SOURCE -I core/include -I core -I core \
     -I core/adapters -I bindings/go -I "$out/cgo" >"$out/tidy.log" 2>"$out/tidy.err"
   [ $? -le 1 ] || { failed+=("clang-tidy did not end"); return; }
   tidy_found "$out/tidy.log" >"$out/tidy.found"

@@ -40,7 +40,7 @@ void soak_run_modules(soak_worker *worker) {
 }
 
 /* The loader lists a library before it has found all that it wants: these want what nobody has. In bursts, as more of
-   them than there are objects between two looks leave nothing that is certainly the same (control/unwind/modules.c). */
+   them than there are objects between two looks leave nothing that is certainly the same (sampler/modules/modules.c). */
 void soak_run_failing(soak_worker *worker) {
   char path[4200];
   while (!soak_resting) {

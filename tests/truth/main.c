@@ -5,9 +5,9 @@
  * Exit: 0 the subject ended well and the figures are good enough, 1 not so, 2 wrong arguments, 77 this system does not
  * let us trace. No frame may ever be invented and no root claimed too early; what else is asked for is in the options.
  */
-#include "control/unwind/code_map_update.h"
-#include "control/choose.h"
-#include "control/unwind/modules.h"
+#include "sampler/session/code_map_update.h"
+#include "sampler/api/choose.h"
+#include "sampler/modules/modules.h"
 #include "subject.h"
 #include "tracer.h"
 

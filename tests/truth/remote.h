@@ -3,7 +3,7 @@
 #ifndef ONSTACK_TRUTH_REMOTE_H
 #define ONSTACK_TRUTH_REMOTE_H
 
-#include "handler/unwind/unwinder.h"
+#include "sampler/unwind/unwinder.h"
 
 #include <sys/types.h>
 #include <ucontext.h>

@@ -44,7 +44,7 @@ size_t truth_shadow_list(const truth_shadow *shadow, uint64_t pc, uint64_t *out,
   out[count++] = pc;
   for (uint32_t i = shadow->count; i > 0 && count < capacity; i--) {
     const truth_entry *entry = &shadow->entries[i - 1];
-    /* onstack writes an interrupted PC that is not the first plus 1 (handler/unwind/unwinder_rules.c). */
+    /* onstack writes an interrupted PC that is not the first plus 1 (sampler/unwind/unwinder_rules_handler.c). */
     out[count++] = entry->signal ? entry->value + 1 : entry->value;
   }
   return count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "tracer.h"
 
-#include "handler/unwind/code_map.h"
+#include "sampler/unwind/code_map.h"
 #include "instruction.h"
 #include "remote.h"
 #include "shadow.h"

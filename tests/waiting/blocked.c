@@ -20,10 +20,10 @@
  * What was cut stood in the cold part of a function, whose prologue lies elsewhere. Not tried: aarch64, musl, prologues that
  * probe pages in a loop.
  */
-#include "control/unwind/blocked.h"
-#include "handler/arch.h"
-#include "handler/unwind/traceback_walk.h"
-#include "handler/unwind/walk.h"
+#include "sampler/modules/blocked.h"
+#include "platform/context.h"
+#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/walk.h"
 #include "onstack/onstack.h"
 
 #include <dirent.h>

@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 out=$root/build/waiting
 mkdir -p "$out"
 make -s -C "$root" lib >/dev/null
-cc -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-function -D_GNU_SOURCE -shared -fPIC -I "$root/core/include" -I "$root/core/src" \
+cc -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-function -D_GNU_SOURCE -shared -fPIC -I "$root/core/include" -I "$root/core" \
   "$root/tests/waiting/blocked.c" "$root/build/lib/libonstack.a" -o "$out/blocked.so" -lpthread -ldl
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT

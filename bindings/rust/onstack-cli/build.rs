@@ -30,7 +30,7 @@ mod carried {
     fn compile(root: &Path) -> Vec<PathBuf> {
         let mut build = compiler(root);
         let mut files = Vec::new();
-        for part in ["include", "src", "preload", "heap"] {
+        for part in ["include", "platform", "sampler", "profile", "preload", "heap"] {
             collect(&root.join(part), &mut files);
         }
         files.retain(|file| {
@@ -63,7 +63,6 @@ mod carried {
             .debug(false)
             .cargo_metadata(false)
             .include(root.join("include"))
-            .include(root.join("src"))
             .include(root);
         build
     }

@@ -28,10 +28,10 @@ fn link_system_copy() {
 fn build_own_copy() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("csrc");
     let include = root.join("include");
-    let source = root.join("src");
+    let sources = ["platform", "sampler", "profile"].map(|folder| root.join(folder));
 
     let mut files = Vec::new();
-    for directory in [&include, &source] {
+    for directory in [&include].into_iter().chain(&sources) {
         collect(directory, &mut files).unwrap_or_else(|error| {
             panic!(
                 "onstack-sys: cannot read {}: {error}. In a checkout `csrc` is a symbolic link to `core`; \
@@ -54,7 +54,7 @@ fn build_own_copy() {
         .pic(true)
         .warnings(true)
         .include(&include)
-        .include(&source);
+        .include(&root);
     // Unoptimized, the handler needs more of the signal stack than the core promises.
     if env::var("OPT_LEVEL").as_deref() == Ok("0") {
         build.opt_level(2);

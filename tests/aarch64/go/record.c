@@ -9,10 +9,10 @@
 #define _GNU_SOURCE
 #include "record.h"
 
-#include "control/unwind/modules.h"
-#include "handler/unwind/code_map.h"
-#include "handler/unwind/go_stack.h"
-#include "handler/unwind/unwinder.h"
+#include "sampler/modules/modules.h"
+#include "sampler/unwind/code_map.h"
+#include "sampler/unwind/go_stack.h"
+#include "sampler/unwind/unwinder.h"
 
 #include "../fixtures/tables.c"
 #include "../fixtures/writer.c"

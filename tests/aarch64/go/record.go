@@ -6,7 +6,7 @@
 package main
 
 /*
-#cgo CFLAGS: -std=gnu11 -I../../../core/include -I../../../core/src -I../fixtures
+#cgo CFLAGS: -std=gnu11 -I../../../core/include -I../../../core -I../fixtures
 #include <stdlib.h>
 #include "record.h"
 #include "native.h"

@@ -6,7 +6,7 @@
 #ifndef ONSTACK_BENCH_LAYOUTS_H
 #define ONSTACK_BENCH_LAYOUTS_H
 
-#include "handler/unwind/rules/rules.h"
+#include "sampler/unwind/rules.h"
 
 typedef struct layout {
   const char *name;

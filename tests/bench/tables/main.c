@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "control/unwind/rule_table.h"
+#include "sampler/modules/rule_table.h"
 #include "layouts.h"
 #include "section.h"
 

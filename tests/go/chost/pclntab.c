@@ -3,14 +3,14 @@
  * Feeds a file to the core's readers of Go's function table, which are compiled into this program with the address
  * sanitizer: pclntab <file> <text bytes>. Prints "refused", or "accepted <functions> <instructions with a frame size>".
  */
-#include "control/unwind/go/go_pclntab.h"
-#include "handler/unwind/go_stack.h"
+#include "sampler/modules/go_pclntab.h"
+#include "sampler/unwind/go_stack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* In place of handler/unwind/memory.c and handler/tick/thread_table.c: no stack is walked here. */
+/* In place of sampler/unwind/memory_handler.c and sampler/threads/thread_table_handler.c: no stack is walked here. */
 bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   (void)memory;
   (void)address;

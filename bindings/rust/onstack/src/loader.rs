@@ -3,7 +3,7 @@
 //!
 //! glibc takes a lock for `dl_iterate_phdr` and never gives it back in the child of a fork whose parent had a thread inside at that
 //! instant: the child's next `dlopen`, often a name service's, waits for ever. So a fork waits until no thread of ours is inside,
-//! and none enters while a thread forks. The core does the same for its own calls (`core/src/base/loader.h`).
+//! and none enters while a thread forks. The core does the same for its own calls (`core/platform/loader.h`).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
+ * table that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+
+#include "platform/defs.h"
+#include "profile/store/hash_index.h"
+#include "profile/store/string_table.h"
+
+#include "onstack/onstack.h"
+
+#define ONSTACK_PROFILE_NO_LINE UINT32_MAX
+
+/* A function at an address; the strings by number. */
+typedef struct onstack_profile_line {
+  uint32_t name;        /* for people; never "" */
+  uint32_t system_name; /* never "" */
+  uint32_t file;        /* 0: unknown */
+  uint32_t next;        /* the function that this one is inlined in; ONSTACK_PROFILE_NO_LINE: none */
+  int64_t line;
+  int64_t start_line;
+} onstack_profile_line;
+
+typedef struct onstack_profile_lines_of {
+  uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
+  uint32_t last;
+  bool named;      /* by a symbol; false: by module and offset, or not at all */
+  uint32_t engine; /* the string that says who generated the code; 0: not known */
+} onstack_profile_lines_of;
+
+struct onstack_symbol_table {
+  uint64_t *addresses; /* in the order of arrival; an address's position is its number */
+  size_t count;
+  size_t capacity;
+  onstack_profile_hash_index index;
+  onstack_profile_lines_of *lines_of; /* one an address; NULL until opened */
+  onstack_profile_line *lines;
+  size_t line_count;
+  size_t line_capacity;
+  onstack_profile_strings strings;
+  size_t replaced; /* addresses of generated code whose samples may be of an earlier function than their name says */
+  uint32_t *asked; /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
+  size_t asked_count;
+  int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
+};
+
+ONSTACK_INTERNAL int onstack_profile_symbols_init(onstack_symbol_table *table);
+ONSTACK_INTERNAL void onstack_profile_symbols_release(onstack_symbol_table *table);
+
+/* Adds an address if it is new. Only before onstack_profile_symbols_open. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address);
+/* Ends the additions of addresses and makes room for lines. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_open(onstack_symbol_table *table);
+
+/* The number of an address that has been added. */
+ONSTACK_INTERNAL uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint64_t address);
+
+/* Adds a function of this name alone. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name,
+                                                  bool named);
+/* Adds a function of these strings (size does not count); nothing without a name. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
+                                                      const onstack_symbol_line *line);
+
+#endif

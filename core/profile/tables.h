@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What the samples of a written profile refer to by number: locations, functions, mappings. pprof and OTLP number them
+ * alike: 1, 2, ... without a gap and in the order of the file, since some servers refuse a profile otherwise; 0 is none.
+ * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met them.
+ */
+#ifndef ONSTACK_PROFILE_TABLES_H
+#define ONSTACK_PROFILE_TABLES_H
+
+#include "profile/store/protobuf.h"
+#include "profile/report.h"
+
+/* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
+#define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
+
+/* The fields by which formats differ here. Line has the same in all: function 1, line 2. */
+typedef struct onstack_profile_table_fields {
+  uint32_t location_line;
+  uint32_t function_name; /* system name, file and first line come after it */
+} onstack_profile_table_fields;
+
+typedef struct onstack_profile_table_mapping {
+  uint32_t number; /* 0: no location lies in it */
+  uint32_t engine; /* the string that says who generated its code; 0: not known */
+  bool has_functions;
+  bool has_files;
+  bool has_lines;
+  bool has_inlines;
+} onstack_profile_table_mapping;
+
+typedef struct onstack_profile_tables {
+  onstack_profile_report *report; /* its strings become the string table */
+  const onstack_profile_table_fields *fields;
+  onstack_profile_table_mapping *mappings; /* beside report->view.maps->items */
+  uint32_t *mapping_order;                 /* the items that have a number, by number */
+  uint32_t mapping_count;
+  onstack_profile_strings functions;           /* encoded, without a number of their own */
+  uint32_t specials[ONSTACK_PROFILE_SPECIALS]; /* the special of each place behind the addresses */
+  uint32_t special_count;
+  onstack_protobuf line, function; /* being made */
+} onstack_profile_tables;
+
+/* Errors: -ENOMEM (release it all the same). */
+ONSTACK_INTERNAL int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
+                                                 const onstack_profile_table_fields *fields);
+ONSTACK_INTERNAL void onstack_profile_tables_release(onstack_profile_tables *tables);
+
+/* Adds the numbers of a stack's locations, leaf first. */
+ONSTACK_INTERNAL void onstack_profile_tables_add_stack(onstack_profile_tables *tables, const onstack_profile_stack *stack,
+                                                       onstack_protobuf *numbers);
+
+/* The name of the frame at a place behind the addresses. */
+ONSTACK_INTERNAL const char *onstack_profile_tables_special_name(const onstack_profile_tables *tables, uint32_t place);
+
+/* What is known of the mapping that holds an address of the report, and the mapping itself; NULL: none. */
+ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_profile_tables *tables,
+                                                                               uint64_t address,
+                                                                               const onstack_profile_mapping **place);
+
+/* The address as the process has it; 0: not known. `place`: the mapping that holds it, or NULL. */
+ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
+
+/* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
+                                                      onstack_profile_table_mapping *mapping, onstack_protobuf *location);
+/* The one line of a frame without an address. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_add_name(onstack_profile_tables *tables, const char *name,
+                                                     onstack_protobuf *location);
+
+/* The numbers of a mapping's name and build id among the strings; build_id 0: it has none. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables,
+                                                            const onstack_profile_mapping *mapping, uint32_t *name,
+                                                            uint32_t *build_id);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Where the variants of a seam are chosen, once, at start. */
+#include "sampler/api/choose.h"
+
+#include "platform/address.h"
+#include "platform/atomics.h"
+#include "platform/proc_stat.h"
+#include "platform/process_memory.h"
+#include "platform/sys.h"
+#include "sampler/unwind/chain_end.h"
+
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
+  static const onstack_unwinder_ops *const all[] = {&onstack_unwinder_rules, &onstack_unwinder_frame_pointer,
+                                                    &onstack_unwinder_pc_only};
+  if (!name) return all[0];
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
+    if (strcmp(all[i]->name, name) == 0) return all[i];
+  return NULL;
+}
+
+/* By number, as the option has them; each with the one that stands in for it where there are no timers. */
+static const struct {
+  const onstack_clock_ops *timers, *ticker;
+} choose_clocks[] = {
+    {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
+    {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
+    {&onstack_clock_wall, NULL}, /* not by signals */
+    {&onstack_clock_heap, NULL},
+    {&onstack_clock_wall_signal, &onstack_clock_wall_signal_ticker},
+};
+
+const onstack_clock_ops *onstack_clock_find(uint32_t number) {
+  return number < ONSTACK_COUNT_OF(choose_clocks) ? choose_clocks[number].timers : NULL;
+}
+
+int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock) {
+  const onstack_clock_ops *ticker = choose_clocks[settings->clock->number].ticker;
+  const int result = settings->clock->probe(settings->signal);
+  *clock = result == 0 ? settings->clock : ticker;
+  if (result == 0) return 0;
+  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
+  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
+  return ticker && settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
+}
+
+void onstack_clocks_after_fork(void) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(choose_clocks); i++)
+    if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
+}
+
+/* Of the loader, which is mapped from its ELF header on; 0: there is none. */
+static uint64_t choose_loader_entry(void) {
+  const uint64_t base = getauxval(AT_BASE);
+  ElfW(Ehdr) header;
+  if (base == 0 || onstack_process_memory_copy(base, &header, sizeof(header)) != sizeof(header)) return 0;
+  return base + header.e_entry;
+}
+
+static void choose_note_roots(void) {
+  onstack_chain_roots *roots = &onstack_chain_roots_known;
+  onstack_store_relaxed(&roots->entry, (uint64_t)getauxval(AT_ENTRY));
+  if (onstack_load_relaxed(&roots->loader_entry) == 0) onstack_store_relaxed(&roots->loader_entry, choose_loader_entry());
+  onstack_store_relaxed(&roots->has_libc, (uint32_t)(getauxval(AT_BASE) != 0));
+  if (onstack_load_relaxed(&roots->main_sp) == 0) onstack_store_relaxed(&roots->main_sp, onstack_proc_stat_main_sp());
+}
+
+#define CHOOSE_LARGEST_PAGE ((size_t)64 << 10) /* of both architectures' kernels */
+
+const onstack_reader *onstack_reader_choose(bool *copy_works) {
+  const onstack_reader *chosen = &onstack_reader_none;
+  *copy_works = false;
+  choose_note_roots();
+  /* Above all frames of the main thread, and below the strings of its environment (Linux, fs/binfmt_elf.c). */
+  onstack_store_relaxed(&onstack_memory_main_end, (uint64_t)getauxval(AT_RANDOM) & ~(uint64_t)15);
+  /* The first half readable, the second not: each at least a page of the kernel's. */
+  uint8_t *pages = mmap(NULL, 2 * CHOOSE_LARGEST_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return chosen;
+  if (mprotect(pages, CHOOSE_LARGEST_PAGE, PROT_READ | PROT_WRITE) == 0) {
+    const uint8_t *bad = pages + CHOOSE_LARGEST_PAGE, *good = bad - ONSTACK_PAGE;
+    *copy_works = onstack_reader_copy.self_test(good, bad);
+    /* memcheck reports each question of `probe` about a bad page, or about a page whose last bytes nobody has written; it does
+       not look at the addresses that `copy` reads from. */
+    if (*copy_works && onstack_sys_is_valgrind())
+      chosen = &onstack_reader_copy;
+    else if (onstack_reader_probe.self_test(good, bad))
+      chosen = &onstack_reader_probe;
+    else if (*copy_works)
+      chosen = &onstack_reader_copy;
+    /* Its pipes serve `probe`, too. */
+    if (!*copy_works && onstack_reader_pipe.self_test(good, bad) && chosen == &onstack_reader_none)
+      chosen = &onstack_reader_pipe;
+  }
+  munmap(pages, 2 * CHOOSE_LARGEST_PAGE);
+  return chosen;
+}

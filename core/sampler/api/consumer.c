@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
+#include "sampler/api/session.h"
+#include "sampler/api/spans.h"
+#include "sampler/api/start.h"
+
+#include "platform/exceptions.h"
+#include "platform/ours.h"
+#include "sampler/signal/action.h"
+#include "sampler/session/code_map_update.h"
+#include "sampler/api/fork.h"
+#include "sampler/modules/modules.h"
+#include "sampler/source/clock.h"
+#include "sampler/source/hand_on.h"
+#include "sampler/api/slots.h"
+#include "sampler/source/threads.h"
+#include "sampler/unwind/code_map.h"
+#include "sampler/signal/own_threads.h"
+
+#define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
+#define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
+/* A look at all mappings takes a part of a processor at most, a hundredth when nobody asks: ten thousand stacks are 30 ms. */
+#define SESSION_LOOK_SHARE 100u
+#define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
+
+#define SESSION_SCAN_NS 10000000u    /* for new threads */
+#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where hardly anything else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
+
+#define SESSION_YOUNG_NS 3000000000u
+#define SESSION_YOUNG_PERIOD_NS 1000000u
+
+/* Bytes of .eh_frame that are derived between two looks at the ring. */
+#define SESSION_RULES_BUDGET ((size_t)1 << 20)
+
+/*
+ * Where the process tick finds new threads, or is handed on to them, some get none: those that sleep at each look, or block the
+ * signal. A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of its
+ * own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a fifth.
+ * It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ *
+ * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
+ * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
+ */
+static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  if (cpu != 0 && cpu - session->scanned_cpu_ns < age_ns) return false;
+  session->scanned_cpu_ns = cpu;
+  return true;
+}
+
+/* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
+   At most a part in `share` of a processor goes into both; time spent in waiting for a processor or a handler is none, or a
+   busy machine would let threads come and go between two scans. */
+static void session_scan(onstack_session *session, uint64_t now) {
+  if (now < session->next_scan_ns) return;
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t age_ns = session->scan_age_ns;
+  const bool alone = age_ns == 0;
+  uint64_t waited = 0;
+  if (alone || session_wants_scan(session, age_ns))
+    waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
+  const uint32_t usual = alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE;
+  const uint64_t pause = took * (session->slot->clock->scan_share ? session->slot->clock->scan_share : usual);
+  session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
+}
+
+/*
+ * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
+ * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/again.c). Not where they would be
+ * too many for the pool, or nobody looks at it every 10 ms.
+ */
+static bool session_waits_with_rules(const onstack_session *session) {
+  const onstack_slot *slot = session->slot;
+  const uint64_t *cut = &session->delivered[slot->kind].truncated_by[ONSTACK_TRUNCATED_PENDING];
+  if (slot->kind != ONSTACK_KIND_CPU || !session->settings.threads) return false;
+  /* One that could not be walked again: the kernel copies no stacks (seccomp), or it is too deep. */
+  if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
+  /* Handlers tell by the whole stack whose an interpreter's frames are. */
+  if (onstack_interpreters_are_met(&session->interpreters, slot)) return false;
+  return slot->period_ns >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
+}
+
+/*
+ * Which objects are loaded, and more of their rules. A sample was walked by what was known then: one of these objects may
+ * have been another for some milliseconds, and only a look that comes after the sample can tell (sampler/drain/deliver.c).
+ */
+static void session_look(onstack_session *session) {
+  const bool wants_rules = session->settings.unwinder->needs_rules && !session_waits_with_rules(session);
+  session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
+  onstack_spans_look();
+}
+
+/* Time spent in waiting for a processor is none that the look takes. */
+static void session_look_at_mappings(onstack_session *session) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  onstack_code_map_refresh(session->slot);
+  session->look_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  session->refreshed_ns = onstack_monotonic_ns();
+}
+
+/* Stacks in code that was mapped a moment ago are believed as far as a map that is younger knows them. */
+static void session_look_for_code(onstack_session *session) {
+  if (!onstack_load_relaxed(&onstack_code.missed)) return;
+  if (onstack_monotonic_ns() - session->refreshed_ns < session->look_ns * SESSION_LOOK_ASKED_SHARE) return;
+  session_look_at_mappings(session);
+}
+
+/* What the handler may not do itself. Under the consumer lock. */
+static void session_tend(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  uint64_t now = onstack_monotonic_ns();
+  const bool armed = onstack_observe(&session->armed);
+  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
+  if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
+    on_top = !onstack_action_tend(slot->signal);
+    if (!on_top) onstack_pace_hurry(&session->pace);
+    if (due) onstack_action_end_back_off(slot->signal);
+    onstack_control_unlock();
+  }
+  /* Before the scan: of threads that run it is to take what is left. Nothing is sent to another owner's handler. */
+  if (armed && on_top && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
+  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
+  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
+  if (due) {
+    session->tended_ns = now;
+    onstack_threads_tend(slot);
+    onstack_threads_look_for_blocked(slot);
+  }
+  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
+  const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
+  due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
+  if (due || stale || requested) session_look_at_mappings(session);
+}
+
+/* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
+static int session_sink(void *data, const onstack_sample *sample) {
+  ONSTACK_STOP_EXCEPTIONS;
+  onstack_session *session = data;
+  const uint32_t ours = onstack_ours;
+  onstack_ours = 0; /* the sink is the host's; a profile's says so itself */
+  int result = session->settings.sink(session->settings.sink_data, sample);
+  onstack_ours = ours;
+  onstack_fork_repair();
+  return result;
+}
+
+/* The first round in a child that follows. Under the consumer lock, as a sink call. */
+static void session_ask_child(onstack_session *session) {
+  ONSTACK_STOP_EXCEPTIONS;
+  session->child_is_new = false;
+  if (!session->settings.fork_sink_data) return;
+  onstack_own_close();
+  onstack_store_relaxed(&session->slot->sink_tid, onstack_sys_gettid());
+  session->settings.sink_data = session->settings.fork_sink_data(session->settings.sink_data);
+  onstack_store_relaxed(&session->slot->sink_tid, 0);
+}
+
+/* On a thread of ours: no function of the host's is called from here to onstack_own_close. A thread filter is called in
+   the middle of a scan. */
+static void session_open_own(const onstack_session *session) {
+  const onstack_settings *settings = &session->settings;
+  const onstack_slot *slot = session->slot;
+  if (onstack_clock_signals(slot) && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
+}
+
+static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
+
+void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack) {
+  if (kept)
+    onstack_again(session->slot, kept, &session_derive, stack);
+  else if (stack->truncation == ONSTACK_TRUNCATED_PENDING)
+    onstack_modules_derive(stack->frames[stack->count - 1] - (stack->count > 1));
+}
+
+static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
+  onstack_slot *slot = session->slot;
+  const onstack_sink sink = session->settings.sink;
+  if (sink && sink != onstack_profile_sink) onstack_own_close();
+  if (session->child_is_new && onstack_ring_front(&slot->ring)) session_ask_child(session);
+  const onstack_delivery to = {
+      sink ? session_sink : NULL,     session, max, end, &session_derive, session->interpreters.frames,
+      &session->interpreters.counters};
+  const uint32_t handed = onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
+  if (session_is_here(session) && slot->clock->deliver_ends)
+    slot->clock->deliver_ends(slot, to.sink, to.data, &session->delivered[slot->kind].refused);
+  return handed;
+}
+
+uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
+  const uint64_t end = onstack_ring_filled(&session->slot->ring);
+  session_look(session);
+  onstack_interpreters_look(&session->interpreters, session->slot);
+  session_look_for_code(session);
+  uint32_t handed = session_deliver(session, max, end);
+  /* A sink that forked and returned in the child: nothing here is ours any more. */
+  if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
+  session_open_own(session);
+  session_tend(session);
+  return handed;
+}
+
+/* Our threads end without a word, so that libc sees the process's last thread end, and calls exit(). What an exit handler
+   then does with the session, it does on one of them. */
+static void session_let_go(onstack_session *session) {
+  onstack_drain_thread_dismiss(&session->drain);
+  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
+}
+
+/* What a round is made early for. */
+static onstack_pace_signs session_signs(const onstack_session *session) {
+  const onstack_slot *slot = session->slot;
+  const bool code = onstack_load_relaxed(&onstack_code.missed) || onstack_load_relaxed(&onstack_code.stale);
+  /* A Go runtime in a library installs its handler when its profile begins, and takes the ticks of others for its own. */
+  const bool go = onstack_observe(&onstack_code.go_count) > 0;
+  return (onstack_pace_signs){
+      .rests = session->scan_age_ns != 0,
+      .steady = session->scan_age_ns != 0 && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
+      .period_ns = slot->period_ns,
+      .threads = onstack_load_relaxed(&slot->counters.threads_seen) + onstack_load_relaxed(&slot->counters.threads_unarmed),
+      .map = onstack_seqlock_begin(&onstack_modules.lock),
+  };
+}
+
+static uint64_t session_next_look(onstack_session *session) {
+  if (session->needs_rules) return 0;
+  const onstack_pace_signs signs = session_signs(session);
+  bool busy = true;
+  const uint64_t pause = onstack_pace_next(&session->pace, &signs, &busy);
+  /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
+  if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
+    session_let_go(session);
+  return pause;
+}
+
+/* A thread has ended inside of the handler, so the samples behind its own are held up. Drops that one, and counts it. */
+static bool session_drop_abandoned(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  onstack_ring_entry *entry = onstack_ring_abandoned(&slot->ring);
+  if (!entry) return false;
+  onstack_sum *lost = &slot->lost[entry->kind].unwinder;
+  onstack_add_relaxed(&lost->weight, (uint64_t)entry->weight);
+  onstack_add_relaxed(&lost->value, entry->value);
+  onstack_ring_release(&slot->ring, entry);
+  return true;
+}
+
+uint64_t onstack_session_drain_work(void *data) {
+  onstack_session *session = data;
+  if (!session_is_here(session)) {
+    onstack_publish(&session->drain.quit, 1u);
+    return ONSTACK_PACE_BUSY_NS;
+  }
+  session_open_own(session);
+  if (!session_lock_consumer(session)) return ONSTACK_PACE_BUSY_NS;
+  do {
+    while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  } while (onstack_observe(&session->idle) && session_is_here(session) && session_drop_abandoned(session));
+  uint64_t pause = session_next_look(session);
+  onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
+  /* One that came during this round has woken nobody; pairs with the fence in sampler/session/record_handler.c. */
+  onstack_fence_dekker();
+  if (pause > ONSTACK_PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = ONSTACK_PACE_BUSY_NS;
+  pthread_mutex_unlock(&session->consumer_lock);
+  onstack_own_close();
+  return pause;
+}

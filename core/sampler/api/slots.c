@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "sampler/api/slots.h"
+
+#include "platform/own_memory.h"
+#include "platform/sys.h"
+#include "sampler/signal/action.h"
+#include "sampler/signal/restore.h"
+#include "sampler/api/choose.h"
+#include "sampler/api/options.h"
+#include "sampler/session/code_map_update.h"
+#include "platform/loader.h"
+#include "sampler/modules/modules.h"
+#include "sampler/session/pin.h"
+#include "sampler/source/clock.h"
+#include "sampler/source/hand_on.h"
+#include "sampler/source/threads.h"
+#include "sampler/source/vdso.h"
+#include "sampler/source/arm.h"
+#include "sampler/unwind/memory_pipe.h"
+#include "sampler/signal/own_threads.h"
+#include "sampler/source/process_tick.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
+static int32_t control_owner; /* thread id of the holder, 0: nobody */
+
+/*
+ * A ring's memory stays with its slot for ever and is used again; a session that needs more gets a new one, and the old
+ * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
+ * largest.
+ */
+#define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
+#endif
+
+/* Behind the ring: zero pages are a pool of which nothing is taken. */
+#define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
+
+typedef struct slot_memory {
+  void *memory;
+  size_t bytes;
+} slot_memory;
+
+static slot_memory slot_memories[ONSTACK_MAX_SESSIONS];
+
+bool onstack_control_lock(void) {
+  int32_t self = onstack_sys_gettid();
+  if (onstack_load_relaxed(&control_owner) == self) return false;
+  pthread_mutex_lock(&control_lock);
+  onstack_store_relaxed(&control_owner, self);
+  return true;
+}
+
+bool onstack_control_try_lock(void) {
+  if (pthread_mutex_trylock(&control_lock) != 0) return false;
+  onstack_store_relaxed(&control_owner, onstack_sys_gettid());
+  return true;
+}
+
+void onstack_control_unlock(void) {
+  onstack_store_relaxed(&control_owner, 0);
+  pthread_mutex_unlock(&control_lock);
+}
+
+/* Everything that the first start of the process does, and later ones find done. */
+static int slots_prepare(void) {
+  int result = onstack_threads_prepare();
+  if (result == 0) onstack_pin_self();
+  return result;
+}
+
+/* After a start that failed: no timer has an address in the region if there was no session before. */
+static void slots_unprepare(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].generation) != 0) return;
+  onstack_threads_unprepare();
+}
+
+static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
+  size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
+  if (has->bytes < bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return -errno;
+    onstack_own_memory_keeps(memory, bytes);
+    *has = (slot_memory){memory, bytes};
+  }
+  /* The first round through the ring would take a page fault every few samples, inside the handler: several
+     microseconds each. A kernel before 5.14 does not know the call; then it does. */
+  bytes = settings->buffer_bytes;
+  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
+  return 0;
+}
+
+/* Without the kernel's copy nothing of an interpreter can be read safely. */
+static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter_list *list) {
+  memset(slot->interpreters, 0, sizeof(slot->interpreters));
+  slot->interpreter_count = slot->copy_works ? list->count : 0;
+  for (uint32_t i = 0; i < slot->interpreter_count; i++) slot->interpreters[i].provider = list->providers[i];
+}
+
+static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
+  uint32_t index = (uint32_t)(slot - onstack_slots);
+  slot->index = index;
+  onstack_store_relaxed(&slot->generation, slot->generation + 1); /* others ask by it whether a session is still there */
+  slot->signal = clock->silent ? 0 : settings->signal;
+  slot->period_ns = settings->period_ns;
+  slot->clock = clock;
+  slot->kind = clock->kind;
+  slot->weight_max = settings->weight_max;
+  slot->stack_bytes = settings->stack_bytes;
+  slot->unwinder = settings->unwinder;
+  slot->custom = settings->custom;
+  slot->own_threads = settings->own_threads;
+  slot->says_states = clock->says_states;
+  slot->runnable_ns = NULL;
+  slot->label_bytes = settings->label_bytes;
+  onstack_store_relaxed(&slot->process_clock, NULL);
+  slot->process_start_ns = 0;
+  slot->meets = 0;
+  slot->reader = onstack_reader_choose(&slot->copy_works);
+  slot->clock_gettime = onstack_vdso_find();
+  slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = slot->handing_on = 0;
+  onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
+  memset(&slot->counters, 0, sizeof(slot->counters));
+  memset(slot->lost, 0, sizeof(slot->lost));
+  memset(slot->periods, 0, sizeof(slot->periods));
+  slot->periods[slot->kind] = settings->period;
+  slot->object_base = 0;
+  onstack_thread_table_init(&slot->threads, index);
+  const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
+  const slot_memory *memory = &slot_memories[index];
+  slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
+  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
+                    settings->label_bytes + clock->label_bytes);
+  onstack_hand_on_begin(slot);
+  slot_fill_interpreters(slot, &settings->interpreters);
+}
+
+int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
+  const onstack_clock_ops *clock;
+  const char *fault;
+  int result = slots_prepare();
+  if (result < 0) return result;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
+    /* The parent has looked; a fork handler does not read files. */
+    if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) {
+      slots_unprepare();
+      return result;
+    }
+    if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
+    onstack_threads_stay();
+    slot_fill(slot, settings, clock);
+    onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
+    *out = slot;
+    return 0;
+  }
+  return ONSTACK_E_SESSIONS;
+}
+
+/* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
+   scan. */
+static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  if (!onstack_clock_signals(slot)) return 0;
+  onstack_threads_set_quota();
+  return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
+}
+
+int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
+  const onstack_clock_ops *clock = slot->clock;
+  int result = clock->join ? clock->join(slot, settings) : 0;
+  if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
+  if (onstack_clock_signals(slot)) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
+  if (result < 0) {
+    if (clock->leave) clock->leave(slot);
+    onstack_store_relaxed(&slot->process_clock, NULL);
+    return result;
+  }
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. */
+  result = clock->start(slot, slot_arm(slot, settings));
+  if (result < 0) onstack_slot_quiesce(slot);
+  return result;
+}
+
+void onstack_slot_quiesce(onstack_slot *slot) {
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
+  onstack_threads_wait_scanned(slot);
+  onstack_hand_on_wait_sent(slot);
+  if (slot->clock->leave) slot->clock->leave(slot);
+  onstack_threads_disarm_all(slot);
+  onstack_threads_wait_idle(slot);
+  if (!onstack_clock_signals(slot)) return;
+  onstack_threads_count_missing(slot);
+  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  if (slot->process_clock && slot->process_clock->signal == 0)
+    onstack_hand_on_wait_taken(slot); /* no other session takes it */
+  onstack_action_release(slot->signal);
+  onstack_store_relaxed(&slot->process_clock, NULL);
+}
+
+void onstack_slot_give_back(onstack_slot *slot) {
+  slot_memory *memory = &slot_memories[slot->index];
+  onstack_threads_clear(slot);
+  if (slot->clock->drop) slot->clock->drop(slot);
+  /* Zero pages again: that is an empty ring, and no memory while no session runs. */
+  madvise(memory->memory, memory->bytes, MADV_DONTNEED);
+  onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
+  onstack_memory_pipe_close();
+}
+
+bool onstack_slots_in_sink(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].sink_tid) == tid) return true;
+  return false;
+}
+
+void onstack_slots_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    /* Of a free one as well: a thread of the parent may have been on its way in, to see that the session is over. */
+    memset(&slot->visits, 0, sizeof(slot->visits));
+    if (slot->state == ONSTACK_SLOT_FREE) continue;
+    slot->generation++; /* handles of the parent's sessions are stopped ones here */
+    for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
+      onstack_thread *record = &slot->threads.records[r];
+      if (slot->threads.tids[r] == 0) continue;
+      onstack_timer_after_fork(&record->timer); /* POSIX timers are not inherited (timer_create(2)) */
+      record->busy = 0;
+      onstack_seqlock_after_fork(&record->lock);
+      onstack_thread_release(&slot->threads, record);
+    }
+    onstack_store_relaxed(&slot->process_clock, NULL);
+    if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
+    slot->sink_tid = 0;
+    slot->state = ONSTACK_SLOT_FREE;
+  }
+  onstack_clocks_after_fork();
+  onstack_timers_held = onstack_timers_left = 0;
+  onstack_own_after_fork();
+  control_owner = 0;
+  control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  onstack_memory_pipe_after_fork();
+  onstack_code_map_after_fork();
+  onstack_loader_after_fork();
+  onstack_modules_after_fork();
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
+ *
+ * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
+ * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
+ */
+#include "platform/label_set.h"
+#include "platform/sys.h"
+#include "platform/uncancelled.h"
+#include "sampler/api/fork.h"
+#include "sampler/session/pin.h"
+#include "sampler/api/slots.h"
+#include "sampler/labels/labels.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#define LABELS_ENDED 1u /* the generation of a thread that is at its end; 0: of one that has had no labels */
+
+/* Entries are those of this process: what a thread knows of an older generation was its parent's. */
+static uint32_t labels_generation = LABELS_ENDED + 1;
+
+/* Initial-exec, as in sampler/source/heap.c: no call of the loader, which may allocate. */
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+  onstack_label_entry *entry;
+  uint32_t generation;
+} labels_mine;
+
+/* The value of the key says only that there is an entry to be given back. */
+static pthread_key_t labels_key;
+static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
+static int labels_ready; /* 0, or -errno */
+
+static inline bool labels_known(void) {
+  return __builtin_expect(labels_mine.generation == onstack_load_relaxed(&labels_generation), 1);
+}
+
+/* The store and what stands behind it: see sampler/labels/labels.h. */
+static const onstack_labels *labels_exchange(onstack_label_entry *entry, uint32_t place, const onstack_labels *set) {
+  const onstack_labels *old = onstack_load_relaxed(&entry->sets[place]);
+  onstack_publish(&entry->sets[place], set); /* pairs with the observe in onstack_labels_copy */
+  onstack_fence_signal();
+  return old;
+}
+
+static void labels_give_back(onstack_label_entry *entry) {
+  const onstack_labels *own = entry->sets[ONSTACK_LABELS_OWN];
+  onstack_label_entry_release(entry);
+  onstack_labels_release(own);
+}
+
+static void labels_forget(void *unused) {
+  onstack_label_entry *entry = labels_known() ? labels_mine.entry : NULL; /* none: its parent's */
+  (void)unused;
+  labels_mine.entry = NULL;
+  labels_mine.generation = LABELS_ENDED;
+  if (entry) labels_give_back(entry);
+}
+
+/*
+ * On the only thread of a child of fork, or on the first one of another child that asks. The forking thread is the one that
+ * knows an entry, and goes on with it under its new id. Where another one asks, it may be at a swap at this moment: then
+ * nobody gets the parent's entries.
+ */
+static void labels_after_fork(void) {
+  const bool mine = labels_known();
+  const onstack_label_entry kept = mine ? *labels_mine.entry : (onstack_label_entry){{NULL}};
+  onstack_label_entries_after_fork(mine);
+  labels_generation = labels_generation == UINT32_MAX ? LABELS_ENDED + 1 : labels_generation + 1;
+  labels_mine.entry = mine ? onstack_label_entry_claim((uint32_t)onstack_sys_gettid()) : NULL;
+  if (!labels_mine.entry) return;
+  *labels_mine.entry = kept;
+  labels_mine.generation = labels_generation;
+}
+
+static void labels_prepare(void) {
+  labels_ready = -pthread_key_create(&labels_key, labels_forget);
+  if (labels_ready < 0) return;
+  onstack_pin_self(); /* the key's destructor is in this object */
+  onstack_fork_set_labels(labels_after_fork);
+  /* The lock is not ours only in a signal handler, where this must not be called. */
+  if (!onstack_control_lock()) return;
+  labels_ready = onstack_fork_prepare();
+  onstack_control_unlock();
+}
+
+/* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
+static __attribute__((noinline)) int labels_enter(void) {
+  ONSTACK_UNCANCELLED;
+  onstack_fork_repair();
+  if (labels_known()) return 0; /* its parent's, repaired */
+  if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;
+  pthread_once(&labels_once, labels_prepare);
+  if (labels_ready < 0) return labels_ready;
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_label_entry *entry = onstack_label_entry_find(tid);
+  if (entry) labels_give_back(entry); /* of a thread that ended without its destructors */
+  entry = onstack_label_entry_claim(tid);
+  if (!entry) return -ENOMEM;
+  if (pthread_setspecific(labels_key, &labels_key) != 0) {
+    onstack_label_entry_release(entry);
+    return -ENOMEM;
+  }
+  labels_mine.entry = entry;
+  labels_mine.generation = labels_generation;
+  return 0;
+}
+
+int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before) {
+  if (before) *before = NULL;
+  if (place >= ONSTACK_LABELS_PLACES) return ONSTACK_E_OPTIONS;
+  if (!labels_known()) {
+    const int result = labels ? labels_enter() : 0;
+    if (result < 0 || !labels) return result;
+  }
+  const onstack_labels *old = labels_exchange(labels_mine.entry, place, labels);
+  if (before) *before = old;
+  return 0;
+}
+
+const onstack_labels *onstack_thread_labels_get(uint32_t place) {
+  return place < ONSTACK_LABELS_PLACES && labels_known() ? onstack_load_relaxed(&labels_mine.entry->sets[place]) : NULL;
+}
+
+/* With `set`, NULL: none, in place of the thread's own labels. */
+static void labels_put(const onstack_labels *set) {
+  onstack_labels_release(labels_exchange(labels_mine.entry, ONSTACK_LABELS_OWN, set));
+}
+
+static int labels_add(const onstack_labels *own, const char *key, const char *value) {
+  onstack_labels *one, *set;
+  int result = onstack_labels_new(&(onstack_label){key, value}, 1, &one);
+  if (result < 0) return result;
+  if (!own) {
+    labels_put(one);
+    return 0;
+  }
+  result = onstack_labels_merge(one, own, &set);
+  onstack_labels_release(one);
+  if (result == 0 && set->cut) {
+    onstack_labels_release(set);
+    return ONSTACK_E_OPTIONS;
+  }
+  if (result == 0) labels_put(set);
+  return result;
+}
+
+int onstack_thread_label_set(const char *key, const char *value) {
+  onstack_labels *rest;
+  int result = labels_known() ? 0 : labels_enter();
+  if (result < 0) return result;
+  const onstack_labels *own = labels_mine.entry->sets[ONSTACK_LABELS_OWN];
+  if (value) return labels_add(own, key, value);
+  result = onstack_label_set_without(own, key, &rest);
+  if (result == 0) labels_put(rest);
+  return result;
+}
+
+void onstack_thread_labels_clear(void) {
+  if (labels_known()) labels_put(NULL);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Ring -> sink. One consumer at a time (the caller's lock). Must not know who calls: drain thread, poll or stop. */
+#ifndef ONSTACK_SAMPLER_DRAIN_DELIVER_H
+#define ONSTACK_SAMPLER_DRAIN_DELIVER_H
+
+#include "sampler/drain/again.h"
+#include "sampler/interpreter/interleave.h"
+#include "sampler/unwind/module_statistics.h"
+#include "sampler/session/slot.h"
+
+/* Of the samples of one kind. */
+typedef struct onstack_deliver_counters {
+  onstack_sum recorded;
+  uint64_t samples;
+  uint64_t delivered;
+  uint64_t refused;
+  uint64_t truncated_by[ONSTACK_TRUNCATION_COUNT];
+} onstack_deliver_counters;
+
+typedef struct onstack_delivery {
+  onstack_sink sink; /* NULL: throws samples away */
+  void *data;
+  uint32_t max;                 /* samples; 0: all that wait */
+  uint64_t end;                 /* none from this position of the ring on: the caller has looked at the loaded objects after
+                            those before it were taken */
+  const onstack_derive *derive; /* for stacks that were kept */
+  uint64_t *frames;             /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
+  onstack_interleave_counters *interleaved;
+} onstack_delivery;
+
+/* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
+   Returns their number. */
+ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *by_kind,
+                                          onstack_module_statistics *statistics);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A slot is what the handler sees of a running session. Slots are static; a session takes a free one at start and gives
+ * it back at stop. Control writes the plain fields while the slot is not running; `state` publishes them.
+ *
+ * Stop and the handler synchronize by a dekker pair: the handler raises its record's `busy`, or is inside of its process clock
+ * or of `visits`, and then reads `state`; stop changes `state` and then waits until no living thread is inside. So after that
+ * wait no handler touches the ring or the unwinder of the session, and none will: a later one sees the state (or a newer
+ * generation) and only counts.
+ */
+#ifndef ONSTACK_SAMPLER_SESSION_SLOT_H
+#define ONSTACK_SAMPLER_SESSION_SLOT_H
+
+#include "platform/kinds.h"
+#include "platform/sys.h"
+#include "sampler/interpreter/interpreter.h"
+#include "sampler/ring/kept.h"
+#include "sampler/unwind/memory.h"
+#include "sampler/ring/ring.h"
+#include "sampler/threads/thread_table.h"
+#include "sampler/unwind/unwinder.h"
+
+#define ONSTACK_SLOT_FREE 0u
+#define ONSTACK_SLOT_STARTING 1u
+#define ONSTACK_SLOT_RUNNING 2u
+#define ONSTACK_SLOT_STOPPING 3u
+
+#define ONSTACK_PAUSE_SHORT 0u /* while the process works, */
+#define ONSTACK_PAUSE_LONG 1u  /* for longer, */
+#define ONSTACK_PAUSE_REST 2u  /* and until it works again: the first sample ends it */
+
+/* Events, and what they stand for in their kind's unit (ticks: nanoseconds). */
+typedef struct onstack_sum {
+  uint64_t weight, value;
+} onstack_sum;
+
+/* What record_handler.c could not take. */
+typedef struct onstack_lost {
+  onstack_sum ring_full, unwinder;
+} onstack_lost;
+
+/* What the drain can tell from the entries is counted there: each count here is a locked instruction a tick. */
+typedef struct onstack_counters {
+  uint64_t ticks, unattributed;
+  uint64_t dropped_no_stack, dropped_stopping;
+  uint64_t waiting; /* of threads that block the signal, as of the last look */
+  uint64_t blocked; /* of dropped_stopping */
+  uint64_t threads_seen, threads_unarmed, process_ticks;
+  uint64_t process_ticks_looked; /* at the last look for threads that block the signal; its consumer alone */
+  uint64_t cpu_ns;               /* at stop, by a clock that knows it */
+} onstack_counters;
+
+/* clock_gettime in the vDSO, found at start (sampler/source/vdso.c): no PLT, no lazy binding in the handler. */
+typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
+
+typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
+
+/*
+ * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
+ * of it out of the caches. The lines of the ring begin where the processor's do.
+ */
+typedef struct onstack_slot {
+  uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
+  uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
+  uint32_t index;
+  int32_t signal; /* 0: its samples come by no signal */
+  uint64_t period_ns;
+  const struct onstack_clock_ops *clock; /* who ticks (sampler/source/clock.h); control only */
+  onstack_kind kind;                     /* of its ticks */
+  uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
+  uint32_t stack_bytes;                  /* the unwinder's need plus ours */
+  uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
+  uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t handing_on;       /* control sends process ticks to threads: stop waits for it (dekker) */
+  uint32_t bounds_requested; /* by a record, for its stack */
+  int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
+  bool copy_works;
+  bool own_threads;           /* sample our drain threads as well */
+  bool says_states;           /* samples say the thread's state in labels of their own */
+  uint32_t label_bytes;       /* room for the others */
+  uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
+  uint64_t *runnable_ns;      /* by record (runnable.h); NULL: nobody asks. The clock's */
+  const onstack_reader *reader;
+  const onstack_unwinder_ops *unwinder;
+  const onstack_unwinder *custom;
+  onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
+  onstack_process_clock *process_clock;     /* that finds its new threads; NULL: none does. Written while not running */
+  uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
+  uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
+  onstack_thread_table threads;
+  onstack_inside visits; /* of sources that are no signals */
+  onstack_counters counters;
+  onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
+  onstack_lost lost[ONSTACK_KINDS];
+  uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
+  uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
+  onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
+  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
+} onstack_slot;
+
+ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
+
+#endif

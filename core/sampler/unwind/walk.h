@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (again.c), a
+ * traceback on demand (traceback_walk_handler.c). First the view of memory, then the walk, later the call-site check.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
+#define ONSTACK_SAMPLER_UNWIND_WALK_H
+
+#include "platform/address.h"
+#include "sampler/unwind/call_site_check.h"
+#include "sampler/unwind/unwinder.h"
+
+#include <ucontext.h>
+
+/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
+   those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
+static inline __attribute__((always_inline, unused)) void
+onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_stack_bounds *bounds) {
+  memory->reader = reader;
+  memory->bounds = bounds;
+  memory->asked = false;
+  memory->elsewhere = false;
+  memory->copy_works = copy_works;
+  memory->page_low = memory->page_high = memory->before[0] = memory->before[1] = 0;
+  memory->low = memory->high = 0;
+}
+
+static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+}
+
+/* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it
+   (arch/x86/kernel/fpu/signal.c, FP_XSTATE_MAGIC2; arch/arm64/kernel/signal.c, frame_record). */
+#define ONSTACK_WALK_FRAME_NEAR 256u
+#define ONSTACK_WALK_FRAME_FAR ((uint64_t)64 << 10) /* larger is no signal's frame, with what runs on top of it */
+
+/*
+ * The page of the stack pointer needs no question where the calling thread itself stands on it: this very function, or the
+ * signal's frame, which the kernel has just written right below the stack pointer, when it has not gone to an alternate
+ * stack. Nobody can take a page away that its thread returns by. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) void onstack_walk_stand(const onstack_walk *walk) {
+  onstack_memory *memory = walk->memory;
+  const ucontext_t *context = walk->ucontext;
+  const uint64_t here = (uint64_t)(uintptr_t)memory, sp = walk->registers->sp, page = sp & ~(ONSTACK_PAGE - 1);
+  if (memory->reader != &onstack_reader_probe || memory->elsewhere) return;
+  if (page != (here & ~(ONSTACK_PAGE - 1))) {
+    if (!context || sp - here >= ONSTACK_WALK_FRAME_FAR || sp - page < ONSTACK_WALK_FRAME_NEAR) return;
+    if (here - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size) return;
+  }
+  memory->page_low = page;
+  memory->page_high = page + ONSTACK_PAGE;
+}
+
+/* `memory` lies on the calling thread's stack. Signal-safe. */
+static inline __attribute__((always_inline, unused)) onstack_walk_result
+onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
+  if (unwinder->reads_stack) {
+    onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+    onstack_walk_stand(walk);
+  }
+  return unwinder->run(walk);
+}
+
+/* Ends a stack behind the last frame that can be believed (sampler/unwind/call_site_check.h). Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER void
+onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
+  if (!copy_works) return;
+  const uint32_t believed = onstack_call_sites_check(frames, unwound_by, result->frame_count);
+  if (believed == result->frame_count) return;
+  const bool root = onstack_call_sites_end(unwound_by, believed);
+  *result = (onstack_walk_result){believed, root ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_BAD_RETURN};
+}
+
+#endif
