@@ -11591,6 +11591,9 @@ ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t
  */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
 
+/* The bounds of the stack of the calling thread's g. False: they are not known. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]);
+
 /* Where a goroutine waits: what its g.sched says. */
 typedef struct onstack_go_point {
   uint64_t pc; /* behind a call, of morestack; 0: the thread has given up its goroutine already */
@@ -15399,6 +15402,9 @@ ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t
  * g.stack is g's first field {lo, hi} (runtime/runtime2.go); without a g, asmcgocall was on g0 already.
  */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
+
+/* The bounds of the stack of the calling thread's g. False: they are not known. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]);
 
 /* Where a goroutine waits: what its g.sched says. */
 typedef struct onstack_go_point {
@@ -22110,12 +22116,22 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
  *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
  *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
  *
- * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
- * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
+ * Every guest function gets the context as its first argument. One that calls others keeps it for them, in its frame or in
+ * a register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
  * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
+ *
+ * A function that calls nothing keeps it nowhere. But Go's frame has it: on the goroutine's stack, whose bounds g has, there
+ * is a return address into Go, and above it the arguments. What earlier calls left there, and frames that entered other
+ * guests, look alike. The right context says so: some words before it are the top of the guest's stack and its preamble
+ * (call_engine.go, callEngine).
  */
 #define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
 #define CODE_GUEST_CANDIDATES 8u /* that are followed */
+#define CODE_GUEST_ENGINE 16u    /* words before the context that are looked at */
+#define CODE_GUEST_SLOTS 4096u /* bytes of arguments and results between the top of the guest's stack and its first frame */
+#define CODE_GUEST_PREAMBLE 4096u /* bytes of a preamble */
+#define CODE_GUEST_PAIRS 2048u    /* of the goroutine's stack, from its end down */
+#define CODE_GUEST_COPIES 128u    /* the same where each is a system call */
 
 ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
   (void)return_address;
@@ -22140,8 +22156,9 @@ static ONSTACK_HANDLER bool code_leave_context(onstack_code_frame *frame, onstac
   return true;
 }
 
-ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
-  uint64_t last = 0, pair[2];
+/* By the words below the top of the guest's stack. */
+static ONSTACK_HANDLER bool code_leave_by_guest(onstack_code_frame *frame, onstack_memory *memory, uint64_t pair[2]) {
+  uint64_t last = 0;
   uint32_t followed = 0;
   for (uint32_t i = 3; i < CODE_GUEST_WORDS && followed < CODE_GUEST_CANDIDATES; i++) {
     const uint64_t at = frame->sp - 8 * (uint64_t)i;
@@ -22150,8 +22167,59 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
     if (word == last || word & 7 || !onstack_address_plausible(word) || word - frame->low < frame->sp - frame->low) continue;
     last = word;
     followed++;
-    if (code_leave_context(frame, memory, word, pair)) return ONSTACK_TRUNCATED_NOT;
+    if (code_leave_context(frame, memory, word, pair)) return true;
   }
+  return false;
+}
+
+/* Whether `context` belongs to the guest whose preamble the frame is. */
+static ONSTACK_HANDLER bool code_guest_is(const onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
+                                          uint64_t pair[2]) {
+  bool top = false, preamble = false;
+  for (uint32_t i = 2; i <= CODE_GUEST_ENGINE; i += 2) {
+    if (!onstack_memory_read_pair(memory, context - 8 * (uint64_t)i, pair)) return false;
+    top |= pair[0] - frame->sp < CODE_GUEST_SLOTS || pair[1] - frame->sp < CODE_GUEST_SLOTS;
+    preamble |= frame->pc - pair[0] < CODE_GUEST_PREAMBLE || frame->pc - pair[1] < CODE_GUEST_PREAMBLE;
+  }
+  return top && preamble;
+}
+
+/* By a frame of Go at `sp`, if it begins with a return address into Go and has entered this guest. */
+static ONSTACK_HANDLER bool code_leave_by_frame(onstack_code_frame *frame, onstack_memory *memory, uint64_t return_address,
+                                                uint64_t sp, uint64_t pair[2]) {
+  if (!onstack_code_find_go(return_address - 1) || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
+  const uint64_t contexts[2] = {pair[0], pair[1]};
+  for (uint32_t i = 0; i < 2; i++) {
+    if (contexts[i] & 7 || !onstack_address_plausible(contexts[i])) continue;
+    if (!onstack_memory_read_pair(memory, contexts[i] + 16, pair) || pair[1] != sp) continue;
+    if (code_guest_is(frame, memory, contexts[i], pair) && code_leave_context(frame, memory, contexts[i], pair)) return true;
+  }
+  return false;
+}
+
+/* By the stack of the goroutine that the thread runs. */
+static ONSTACK_HANDLER bool code_leave_by_stack(onstack_code_frame *frame, onstack_memory *memory, const uint64_t stack[2],
+                                                uint64_t pair[2]) {
+  onstack_memory_enter_stack(memory, stack[1] - 16);
+  const uint32_t most = memory->high != 0 ? CODE_GUEST_PAIRS : CODE_GUEST_COPIES;
+  uint64_t at = stack[1] & ~(uint64_t)15;
+  for (uint32_t i = 0; i < most && at - stack[0] >= 32; i++) {
+    at -= 16;
+    if (!onstack_memory_read_pair(memory, at, pair)) return false;
+    const uint64_t words[2] = {pair[0], pair[1]};
+    for (uint32_t k = 0; k < 2; k++)
+      if (code_leave_by_frame(frame, memory, words[k], at + 8 * (uint64_t)k, pair)) return true;
+  }
+  return false;
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
+  const uint32_t runtimes = onstack_observe(&onstack_code.go_count);
+  uint64_t stack[2], pair[2];
+  if (code_leave_by_guest(frame, memory, pair)) return ONSTACK_TRUNCATED_NOT;
+  for (uint32_t i = 0; i < runtimes; i++)
+    if (onstack_go_running_stack(memory, &onstack_code.go[i], stack) && code_leave_by_stack(frame, memory, stack, pair))
+      return ONSTACK_TRUNCATED_NOT;
   return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
 
@@ -22401,6 +22469,11 @@ static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, ui
 /* The g of the thread whose stack it is. */
 static ONSTACK_HANDLER bool go_read_g(onstack_memory *memory, const onstack_go_layout *layout, uint64_t *g) {
   return layout->known && !memory->elsewhere && go_read(memory, onstack_thread_pointer() + layout->tls_g, g);
+}
+
+ONSTACK_HANDLER bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]) {
+  uint64_t g;
+  return go_read_g(memory, &go->layout, &g) && go_read_stack(memory, g, stack) && go_stack_is_sane(stack, 0);
 }
 
 /* *waits: the goroutine's g, 0 for none. */

@@ -37,6 +37,7 @@ var hosts = []host{
 	{name: "wasmtime (Rust)", build: wasmHost, work: "wasm", rooted: 99.5, must: []string{"runtime.asmcgocall"}},
 	{name: "wazero (generated code)", build: wazeroHost, work: "wazero", rooted: 99,
 		must: []string{"github.com/tetratelabs/wazero/internal/engine/wazevo.(*callEngine).callWithStack", "main.hostWork"}},
+	{name: "wazero (a loop without calls)", build: wazeroHost, work: "loop", rooted: 99, must: []string{"main.work"}},
 	{name: "Go 1.25", build: olderHost("go1.25.4"), work: "mixed", rooted: 99, must: []string{"main.deep", "runtime.morestack"}},
 	{name: "Go 1.24", build: olderHost("go1.24.9"), work: "mixed", rooted: 99, must: []string{"main.deep", "runtime.morestack"}},
 	// racecall keeps the goroutine's SP in a register only: stacks through the detector's C code end there, and say so.

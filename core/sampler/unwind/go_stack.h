@@ -24,6 +24,9 @@ ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t
  */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
 
+/* The bounds of the stack of the calling thread's g. False: they are not known. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]);
+
 /* Where a goroutine waits: what its g.sched says. */
 typedef struct onstack_go_point {
   uint64_t pc; /* behind a call, of morestack; 0: the thread has given up its goroutine already */

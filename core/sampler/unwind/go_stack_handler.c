@@ -115,6 +115,11 @@ static ONSTACK_HANDLER bool go_read_g(onstack_memory *memory, const onstack_go_l
   return layout->known && !memory->elsewhere && go_read(memory, onstack_thread_pointer() + layout->tls_g, g);
 }
 
+ONSTACK_HANDLER bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]) {
+  uint64_t g;
+  return go_read_g(memory, &go->layout, &g) && go_read_stack(memory, g, stack) && go_stack_is_sane(stack, 0);
+}
+
 /* *waits: the goroutine's g, 0 for none. */
 static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *waits,
                                             onstack_go_point *at) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 // Command wazero runs WebAssembly that was compiled to machine code on Go's own heap: generated code under Go, on stacks
-// that the runtime does not know, and no cgo below it.
+// that the runtime does not know, and no cgo below it. With the work "loop" the guest is one loop without calls, entered by Go
+// or left to Go and entered again.
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 func main() {
 	duration, err := time.ParseDuration(os.Args[2] + "s")
 	if err == nil {
-		err = recorder.Record(os.Args[4], 1000, func() { err = runFor(duration) })
+		err = recorder.Record(os.Args[4], 1000, func() { err = runFor(os.Args[1], duration) })
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "wazero:", err)
@@ -29,7 +30,7 @@ func main() {
 	}
 }
 
-func runFor(duration time.Duration) error {
+func runFor(kind string, duration time.Duration) error {
 	ctx := context.Background()
 	runtime := wazero.NewRuntime(ctx)
 	defer runtime.Close(ctx)
@@ -46,7 +47,7 @@ func runFor(duration time.Duration) error {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			failed <- work(ctx, runtime, fmt.Sprint("worker", worker), end)
+			failed <- work(ctx, runtime, calls{kind, worker}, end)
 		}()
 	}
 	running.Wait()
@@ -56,14 +57,29 @@ func runFor(duration time.Duration) error {
 	return <-failed
 }
 
-func work(ctx context.Context, runtime wazero.Runtime, name string, end time.Time) error {
-	module, err := runtime.InstantiateWithConfig(ctx, binary(), wazero.NewModuleConfig().WithName(name))
+// calls are what a worker calls of the guest.
+type calls struct {
+	kind   string
+	worker int
+}
+
+func (c calls) function() (name string, argument uint64) {
+	if c.kind != "loop" {
+		return "all", 22
+	}
+	return [...]string{"loop", "after"}[c.worker], 20_000_000
+}
+
+func work(ctx context.Context, runtime wazero.Runtime, c calls, end time.Time) error {
+	config := wazero.NewModuleConfig().WithName(fmt.Sprint("worker", c.worker))
+	module, err := runtime.InstantiateWithConfig(ctx, binary(), config)
 	if err != nil {
 		return err
 	}
-	all := module.ExportedFunction("all")
+	name, argument := c.function()
+	function := module.ExportedFunction(name)
 	for time.Now().Before(end) {
-		if _, err = all.Call(ctx, 22); err != nil {
+		if _, err = function.Call(ctx, argument); err != nil {
 			return err
 		}
 	}

@@ -21,18 +21,22 @@ func section(head []byte, content ...[]byte) []byte {
 //	      (then (local.get 0))
 //	      (else (i32.add (call $fib (i32.sub (local.get 0) (i32.const 1)))
 //	                     (call $fib (i32.sub (local.get 0) (i32.const 2)))))))
-//	  (func $loop (param i32) (result i32) (local i32)
+//	  (func $loop (export "loop") (param i32) (result i32) (local i32)
 //	    (loop $again
 //	      (local.set 1 (i32.add (i32.mul (local.get 1) (i32.const 31)) (local.get 0)))
 //	      (br_if $again (local.tee 0 (i32.sub (local.get 0) (i32.const 1)))))
 //	    (local.get 1))
 //	  (func $all (export "all") (param i32) (result i32)
 //	    (i32.add (call $loop (i32.mul (local.get 0) (i32.const 1000)))
-//	             (i32.add (call $fib (local.get 0)) (call $work (local.get 0))))))
+//	             (i32.add (call $fib (local.get 0)) (call $work (local.get 0)))))
+//	  (func $after (export "after") (param i32) (result i32) (local i32)
+//	    (drop (call $work (i32.const 22)))
+//	    ... as $loop))
 func binary() []byte {
 	fib := []byte{0, 0x20, 0, 0x41, 2, 0x48, 0x04, 0x7f, 0x20, 0, 0x05,
 		0x20, 0, 0x41, 1, 0x6b, 0x10, 1, 0x20, 0, 0x41, 2, 0x6b, 0x10, 1, 0x6a, 0x0b, 0x0b}
-	loop := []byte{1, 1, 0x7f, 0x03, 0x40,
+	locals := []byte{1, 1, 0x7f}
+	again := []byte{0x03, 0x40,
 		0x20, 1, 0x41, 31, 0x6c, 0x20, 0, 0x6a, 0x21, 1,
 		0x20, 0, 0x41, 1, 0x6b, 0x22, 0, 0x0d, 0, 0x0b, 0x20, 1, 0x0b}
 	all := []byte{0, 0x20, 0, 0x41, 0xe8, 0x07, 0x6c, 0x10, 2,
@@ -41,9 +45,10 @@ func binary() []byte {
 	for _, part := range [][]byte{
 		section([]byte{1}, []byte{1, 0x60, 1, 0x7f, 1, 0x7f}),
 		section([]byte{2}, []byte("\x01\x04host\x04work\x00\x00")),
-		section([]byte{3}, []byte{3, 0, 0, 0}),
-		section([]byte{7}, []byte("\x02\x03fib\x00\x01\x03all\x00\x03")),
-		section([]byte{10}, []byte{3}, section(nil, fib), section(nil, loop), section(nil, all)),
+		section([]byte{3}, []byte{4, 0, 0, 0, 0}),
+		section([]byte{7}, []byte("\x04\x03fib\x00\x01\x04loop\x00\x02\x03all\x00\x03\x05after\x00\x04")),
+		section([]byte{10}, []byte{4}, section(nil, fib), section(nil, locals, again), section(nil, all),
+			section(nil, locals, []byte{0x41, 22, 0x10, 0, 0x1a}, again)),
 	} {
 		module = append(module, part...)
 	}
