@@ -32,13 +32,13 @@ failed=()
 # Of all sanitizers: raw threads have no thread-local storage (delivery, threads, undisturbed); what a sanitizer adds to
 # each frame and to the process is measured instead of ours (stack_use, scale, traces, heap; modules by RSS, where freed memory
 # stays in quarantine) or takes the time (thread_table, found); libunwind meets its frames (adapter_libunwind); it asks for
-# alternate signal stacks (nesting_fit).
+# alternate signal stacks (nesting_fit); no program that has it runs under valgrind (valgrind).
 # suite/test: the end of a thread under a sanitizer is a fifteenth of a life of 1 ms, and not in the thread's own account
 # (short_lives); a look at all threads takes so long that waits between two of them are missed (waits); a handler leaves a call
 # of glibc's calloc, where it zeroes a block that it gives again (heap_malloc); a child that is forked while other threads
 # allocate finds gcc 12's allocator of the sanitizer locked for ever (seen in each of them: malloc, or a thread that begins or
 # ends, in sanitizer_mutex).
-unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale traces modules thread_table found nesting_fit
+unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale traces modules thread_table found nesting_fit valgrind
   short_lives/of_1_ms_* waits/by_call_and_by_lock
   heap/a_small_signal_stack_costs_the_sample_and_nothing_else heap/a_child_of_fork_has_none_and_may_start_one
   heap_malloc/a_call_that_a_handler_leaves_does_not_hide_what_comes
