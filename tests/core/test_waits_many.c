@@ -55,7 +55,8 @@ static many watch(uint32_t count) {
   options.clock = ONSTACK_CLOCK_WALL;
   onstack_session *session = t_start(&options);
   const double begun = t_now();
-  t_sleep(2); /* every thread has been looked at once */
+  while (t_stats(session).wall_looks < count) t_sleep(0.01); /* the first look at each is the dearest: it walks the stack */
+  t_sleep(2);
   const double cpu = t_process_cpu(), from = t_now();
   t_sleep(4);
   seen.cpu = (t_process_cpu() - cpu) / (t_now() - from);
@@ -73,18 +74,21 @@ static many watch(uint32_t count) {
   return seen;
 }
 
-/* Other programs make it dearer, never cheaper: one try in three within the bound shows it. */
+#define MANY_ROUNDS 24u /* in six seconds: twenty a second where two per cent of a processor are enough */
+
+/* Other programs make it dearer, never cheaper: one try in three within the bounds shows it. */
 Test(waits_many, a_thousand_cost_little, .timeout = 60) {
   many seen = watch(1000);
-  for (int again = 0; again < 2 && seen.cpu > 0.03; again++) seen = watch(1000);
+  for (int again = 0; again < 2 && (seen.cpu > 0.03 || seen.stats.wall_rounds <= MANY_ROUNDS); again++) seen = watch(1000);
   cr_expect_leq(seen.cpu, 0.03, "%.3f of a processor", seen.cpu);
-  cr_expect_gt(seen.stats.wall_rounds, 24u, "in six seconds: twenty a second where two per cent of a processor are enough");
+  cr_expect_gt(seen.stats.wall_rounds, MANY_ROUNDS);
   cr_expect_eq(seen.stats.dropped_ring_full, 0u);
   t_near(seen.thread_seconds, 1001 * seen.lived, 0.03 * 1001 * seen.lived, "all of the threads' time");
 }
 
 Test(waits_many, ten_thousand_are_looked_at_less_often, .timeout = 120) {
-  const many seen = watch(10000);
+  many seen = watch(10000);
+  for (int again = 0; again < 2 && seen.cpu >= 0.10; again++) seen = watch(10000);
   const double told = seen.thread_seconds + (double)(seen.stats.dropped_ring_full + seen.stats.dropped_unwinder) / 20;
   cr_expect_lt(seen.cpu, 0.10, "%.3f of a processor", seen.cpu);
   cr_expect_geq(seen.stats.wall_rounds, 2u);
