@@ -29,9 +29,13 @@ public class Work {
     return digest("request " + round + " of many ".repeat(200)) + sorted(2000).get(round % 2000) + walk(tree(12));
   }
 
+  static long used() {
+    return ProcessHandle.current().info().totalCpuDuration().get().toMillis();
+  }
+
   static long program() {
-    long end = System.currentTimeMillis() + 3000, sum = 0;
-    for (int round = 0; System.currentTimeMillis() < end; round++) sum += serve(round);
+    long end = used() + 3000, sum = 0;
+    for (int round = 0; round % 64 != 0 || used() < end; round++) sum += serve(round);
     return sum;
   }
 

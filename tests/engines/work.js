@@ -18,10 +18,14 @@ function tree(depth) {
 function serve(round) {
   return digest("request " + round + " of many ".repeat(200)) + sorted(2000)[round % 2000] + walk(tree(12));
 }
+function used() {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+}
 function program() {
-  const end = Date.now() + 3000;
+  const end = used() + 3000000;
   let sum = 0;
-  for (let round = 0; Date.now() < end; round++) sum += serve(round);
+  for (let round = 0; used() < end; round++) sum += serve(round);
   return sum;
 }
 console.log(program() > 0);

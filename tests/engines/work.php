@@ -20,10 +20,14 @@ function tree($depth) {
 function serve($round) {
     return digest("request " . $round . str_repeat(" of many ", 200)) + sorted(2000)[$round % 2000] + walk(tree(12));
 }
+function used() {
+    $now = getrusage();
+    return $now["ru_utime.tv_sec"] + $now["ru_stime.tv_sec"] + ($now["ru_utime.tv_usec"] + $now["ru_stime.tv_usec"]) / 1e6;
+}
 function program() {
-    $end = microtime(true) + 3;
+    $end = used() + 3;
     $sum = 0;
-    for ($round = 0; microtime(true) < $end; $round++) $sum += serve($round);
+    for ($round = 0; used() < $end; $round++) $sum += serve($round);
     return $sum;
 }
 echo program() > 0 ? "true\n" : "false\n";
