@@ -4423,7 +4423,7 @@ ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
  * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
  * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
  * in three files. Each may be NULL but the first. code_source_handler.c chooses the variant: one for the process.
- * Names by what engines write or register, whoever walks their code, are profile/generated/name_source.h's.
+ * Names by what engines write or register, whoever walks their code, are profile/generated/generated.h's.
  *
  * A variant that knows some of the code leaves the rest to sampler/unwind/code_source_frame_pointers_handler.c.
  */
@@ -6078,6 +6078,156 @@ ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame
 #ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 #define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 
+/* ---- core/profile/maps/maps.h ---- */
+/*
+ * Which code lies where: the executable mappings of the process, over the life of a profile.
+ *
+ * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
+ * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
+ * their samples keep their names.
+ *
+ * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
+ * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
+ * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
+ * alias is kept for a file that comes back, as plugins do that replace each other.)
+ */
+#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
+#define ONSTACK_PROFILE_MAPS_MAPS_H
+
+/* ---- core/profile/store/arena.h ---- */
+/*
+ * Memory of the profile layer. An arena hands out pieces that live until the whole arena is released and that never
+ * move: a writer may read them while the sink adds more. Not locked; each arena has one owner.
+ */
+#ifndef ONSTACK_PROFILE_STORE_ARENA_H
+#define ONSTACK_PROFILE_STORE_ARENA_H
+
+typedef struct onstack_profile_chunk onstack_profile_chunk;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_arena {
+  onstack_profile_chunk *newest;
+  size_t used; /* of the newest chunk, bytes */
+} onstack_profile_arena;
+
+/* Returns `bytes` bytes aligned to 8, not cleared; NULL when memory is out (the arena is as before). */
+ONSTACK_INTERNAL void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes);
+
+/* Copies `length` bytes and adds a NUL. */
+ONSTACK_INTERNAL char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length);
+
+/* Frees everything; the arena is empty and can be used again. */
+ONSTACK_INTERNAL void onstack_profile_arena_release(onstack_profile_arena *arena);
+
+/*
+ * Makes room for `needed` items in a growing array. Returns the array, moved perhaps, and sets *capacity; NULL when
+ * memory is out or the size does not fit (then the old array is untouched and still the caller's).
+ */
+ONSTACK_INTERNAL void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes);
+
+#endif
+
+/* Between what processes have and what kernels have: no machine has code there. */
+#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
+#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
+/* The address of what cannot be told: samples from the moment between two files. */
+#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
+#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
+
+typedef struct onstack_profile_mapping {
+  uint64_t start;
+  uint64_t limit;
+  uint64_t real;   /* where start lies in the process */
+  uint64_t offset; /* file offset of start */
+  uint64_t device;
+  uint64_t inode;
+  const char *path; /* in the set's arena; "" for anonymous memory */
+  uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
+  uint64_t image_bytes;
+  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
+  /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
+     file later. */
+  onstack_elf_build_id build_id;
+  onstack_elf_stamp stamp;   /* of a file without a build id */
+  uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
+  bool main;                 /* holds the program's entry point */
+  bool deleted;
+  bool retired;
+  bool latest; /* of aliases: nothing has come into its place yet */
+} onstack_profile_mapping;
+
+typedef struct onstack_profile_maps {
+  size_t references;
+  onstack_profile_mapping *items; /* sorted by address, disjoint */
+  size_t count;
+  size_t capacity;
+  size_t alias_first; /* of `items` */
+  size_t alias_count;
+  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
+  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
+  onstack_profile_arena arena;
+} onstack_profile_maps;
+
+/*
+ * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
+ * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
+ * is looked at anew. Where there is no /proc the loader is asked.
+ * Returns a set with one reference; NULL when memory is out.
+ */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
+                                                                 bool changed);
+
+/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
+   while (onstack_profile_take under a writer), so counts are atomic. */
+ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
+ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
+
+/* The mapping that holds an address, or NULL. */
+ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
+                                                                          uint64_t address);
+
+/* The set's address of a place in the process, by what lies there or lay there last. */
+ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether another file lay at a place in the process before the one that lay there last. */
+ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
+ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
+
+/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
+   set's. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
+
+/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
+
+/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
+ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
+
+/* Adds a copy; its path is in the set's arena. NULL: no memory. */
+ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
+                                                                      const onstack_profile_mapping *mapping,
+                                                                      const char *path, size_t path_length);
+
+/* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
+
+/* Whether its file is a program or library, or may have been one; false: code in it was generated, as that of engines which
+   map their memory twice (.NET) or compile in advance (wasmtime). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping);
+
+/* The last component of its path. */
+ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
+
+/* The address as the file counts it: virtual for ELF, the offset for other files. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
+
+/* Where an address of the mapping lies in the process. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
+
+#endif
+
 /* ---- core/profile/store/hash_index.h ---- */
 /*
  * A hash index over items that somebody else keeps in an array: key -> position. It stores positions only, so the
@@ -6130,39 +6280,6 @@ ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
  */
 #ifndef ONSTACK_PROFILE_STORE_STRING_TABLE_H
 #define ONSTACK_PROFILE_STORE_STRING_TABLE_H
-
-/* ---- core/profile/store/arena.h ---- */
-/*
- * Memory of the profile layer. An arena hands out pieces that live until the whole arena is released and that never
- * move: a writer may read them while the sink adds more. Not locked; each arena has one owner.
- */
-#ifndef ONSTACK_PROFILE_STORE_ARENA_H
-#define ONSTACK_PROFILE_STORE_ARENA_H
-
-typedef struct onstack_profile_chunk onstack_profile_chunk;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_arena {
-  onstack_profile_chunk *newest;
-  size_t used; /* of the newest chunk, bytes */
-} onstack_profile_arena;
-
-/* Returns `bytes` bytes aligned to 8, not cleared; NULL when memory is out (the arena is as before). */
-ONSTACK_INTERNAL void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes);
-
-/* Copies `length` bytes and adds a NUL. */
-ONSTACK_INTERNAL char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length);
-
-/* Frees everything; the arena is empty and can be used again. */
-ONSTACK_INTERNAL void onstack_profile_arena_release(onstack_profile_arena *arena);
-
-/*
- * Makes room for `needed` items in a growing array. Returns the array, moved perhaps, and sets *capacity; NULL when
- * memory is out or the size does not fit (then the old array is untouched and still the caller's).
- */
-ONSTACK_INTERNAL void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes);
-
-#endif
 
 typedef struct onstack_profile_string {
   const char *text; /* NUL-terminated */
@@ -6246,6 +6363,28 @@ ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, u
 /* Adds a function of these strings (size does not count); nothing without a name. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
                                                       const onstack_symbol_line *line);
+
+/* Names for the addresses of a symbol table: from the host's symbolizer, from ELF files, from module and offset. */
+
+/*
+ * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
+ * it knows what lies there now. Called without any lock of ours: it may take its time
+ * and call this library. Errors: whatever it returns; -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                                       onstack_symbolizer symbolizer, void *data);
+
+/* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+/* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+/* Names for people, by the host's demangler. */
+
+/* Asks the demangler (may be NULL) for each distinct name that is a symbol's alone. Called without any lock of ours.
+   Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data);
 
 #endif
 
@@ -7024,130 +7163,13 @@ ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame 
 
 #endif
 
-/* ---- core/profile/generated/name_source.h ---- */
+/* ---- core/profile/generated/generated.h ---- */
 /*
  * The seam for names of generated code: each way in which an engine says what its code is called is a variant in a file of its
- * own, and a row in name_source.c, whose order is that of trust. What the variants share is in generated.h.
+ * own, and a row in generated.c, whose order is that of trust.
  */
-#ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
-#define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
-
-/* ---- core/profile/maps/maps.h ---- */
-/*
- * Which code lies where: the executable mappings of the process, over the life of a profile.
- *
- * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
- * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
- * their samples keep their names.
- *
- * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
- * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
- * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
- * alias is kept for a file that comes back, as plugins do that replace each other.)
- */
-#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
-#define ONSTACK_PROFILE_MAPS_MAPS_H
-
-/* Between what processes have and what kernels have: no machine has code there. */
-#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
-#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
-/* The address of what cannot be told: samples from the moment between two files. */
-#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
-#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
-
-typedef struct onstack_profile_mapping {
-  uint64_t start;
-  uint64_t limit;
-  uint64_t real;   /* where start lies in the process */
-  uint64_t offset; /* file offset of start */
-  uint64_t device;
-  uint64_t inode;
-  const char *path; /* in the set's arena; "" for anonymous memory */
-  uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
-  uint64_t image_bytes;
-  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
-  /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
-     file later. */
-  onstack_elf_build_id build_id;
-  onstack_elf_stamp stamp;   /* of a file without a build id */
-  uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
-  bool main;                 /* holds the program's entry point */
-  bool deleted;
-  bool retired;
-  bool latest; /* of aliases: nothing has come into its place yet */
-} onstack_profile_mapping;
-
-typedef struct onstack_profile_maps {
-  size_t references;
-  onstack_profile_mapping *items; /* sorted by address, disjoint */
-  size_t count;
-  size_t capacity;
-  size_t alias_first; /* of `items` */
-  size_t alias_count;
-  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
-  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
-  onstack_profile_arena arena;
-} onstack_profile_maps;
-
-/*
- * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
- * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
- * is looked at anew. Where there is no /proc the loader is asked.
- * Returns a set with one reference; NULL when memory is out.
- */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
-                                                                 bool changed);
-
-/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
-   while (onstack_profile_take under a writer), so counts are atomic. */
-ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
-ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
-
-/* The mapping that holds an address, or NULL. */
-ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
-                                                                          uint64_t address);
-
-/* The set's address of a place in the process, by what lies there or lay there last. */
-ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
-
-/* Whether another file lay at a place in the process before the one that lay there last. */
-ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
-
-/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
-ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
-
-/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
-   set's. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
-
-/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
-
-/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
-ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
-
-/* Adds a copy; its path is in the set's arena. NULL: no memory. */
-ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
-                                                                      const onstack_profile_mapping *mapping,
-                                                                      const char *path, size_t path_length);
-
-/* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
-ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
-
-/* Whether its file is a program or library, or may have been one; false: code in it was generated, as that of engines which
-   map their memory twice (.NET) or compile in advance (wasmtime). */
-ONSTACK_INTERNAL bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping);
-
-/* The last component of its path. */
-ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
-
-/* The address as the file counts it: virtual for ELF, the offset for other files. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
-
-/* Where an address of the mapping lies in the process. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
-
-#endif
+#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
+#define ONSTACK_PROFILE_GENERATED_GENERATED_H
 
 struct onstack_profile_stack; /* profile/store/stacks.h */
 
@@ -7174,6 +7196,31 @@ ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, cons
 
 /* The source of code that is in use (sampler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
 ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
+
+/*
+ * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
+ * say of their code. One thread, one report; no lock.
+ */
+
+#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
+
+typedef struct onstack_generated_item {
+  uint64_t address; /* as the process has it */
+  uint32_t number;
+} onstack_generated_item;
+
+/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
+ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                               onstack_generated_item **items, size_t *count);
+
+/* The index of the first address that is not below `start`, of items that begin with such an address each. */
+ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
+
+/* The compiler that gives its functions such names; NULL: not known by that. */
+ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
+
+/* Adds a function, of the engine that its name tells. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line);
 
 #endif
 
@@ -8879,6 +8926,41 @@ ONSTACK_INTERNAL onstack_symbol_set *onstack_symbol_set_new(const onstack_profil
 
 /* The function at a look-up address and its entry point; NULL: none covers it. Signal-safe. */
 ONSTACK_INTERNAL const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry);
+
+/*
+ * Copies the names of many symbols out of an image's string table into one block of memory: a name that is handed out
+ * for the life of the process must not hang on a file that can be truncated or written over. Names are asked for by
+ * rising offset, so that the table is read once and in pieces, and linkers' shared tails ("bar" inside "foobar") are
+ * copied once: the block is never larger than the table is.
+ */
+
+typedef struct onstack_symbol_names {
+  char *text; /* malloc'ed, the caller's; place 0 holds the empty name */
+  size_t used, capacity;
+  /* The rest is of symbol_index.c. */
+  const onstack_elf_file *file;
+  const onstack_elf_section *table;
+  char *window;
+  uint64_t window_at; /* its place in the table */
+  size_t window_bytes;
+  uint64_t budget; /* bytes that may still be read */
+  uint64_t last;   /* the place in the table, the length and the place in `text` of the newest name */
+  size_t last_length;
+  uint32_t last_copy;
+} onstack_symbol_names;
+
+/* False when memory is out: then there is nothing to close. The image and its section stay until the end. */
+ONSTACK_INTERNAL bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
+                                                 const onstack_elf_section *table);
+
+/*
+ * The place in `text` of the name at an offset of the table, not below that of the last call; without the version of an
+ * exported symbol (name@@VERSION). 0: it has no end, is empty, cannot be read (any more), or there is no room for it.
+ */
+ONSTACK_INTERNAL uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset);
+
+/* What reading needed is freed; `text` stays. */
+ONSTACK_INTERNAL void onstack_symbol_names_end(onstack_symbol_names *names);
 
 #endif
 
@@ -24934,68 +25016,7 @@ uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, c
   return column == columns->held_value ? stack->held_value : 0;
 }
 
-/* ---- core/profile/elf/demangle.c ---- */
-/* ---- core/profile/elf/demangle.h ---- */
-/* Names for people, by the host's demangler. */
-#ifndef ONSTACK_PROFILE_ELF_DEMANGLE_H
-#define ONSTACK_PROFILE_ELF_DEMANGLE_H
-
-/* Asks the demangler (may be NULL) for each distinct name that is a symbol's alone. Called without any lock of ours.
-   Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data);
-
-#endif
-
-#include <errno.h>
-#include <stdlib.h>
-
-#define DEMANGLE_CAPACITY ((size_t)16384)
-
-typedef struct demangle_work {
-  onstack_demangler demangler;
-  void *data;
-  uint32_t *names; /* by the number of the system name; 0, which is "", is not known yet */
-  char *text;
-} demangle_work;
-
-static int demangle_ask(const demangle_work *work, onstack_profile_strings *strings, uint32_t system, uint32_t *number) {
-  ONSTACK_STOP_EXCEPTIONS;
-  size_t length = work->demangler(work->data, strings->items[system].text, work->text, DEMANGLE_CAPACITY);
-  *number = system;
-  if (length == 0) return 0;
-  if (length > DEMANGLE_CAPACITY) length = DEMANGLE_CAPACITY;
-  return onstack_profile_strings_add(strings, work->text, length, number);
-}
-
-static int demangle_lines(const demangle_work *work, onstack_symbol_table *table) {
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < table->line_count; i++) {
-    onstack_profile_line *line = &table->lines[i];
-    if (line->name != line->system_name) continue;
-    uint32_t *name = &work->names[line->system_name];
-    if (*name == 0) error = demangle_ask(work, &table->strings, line->system_name, name);
-    if (error == 0) line->name = *name;
-  }
-  return error;
-}
-
-int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data) {
-  if (!demangler || table->line_count == 0) return 0;
-  demangle_work work = {.demangler = demangler, .data = data};
-  work.names = calloc(table->strings.count, sizeof(*work.names)); /* system names are all there; what is added is not one */
-  work.text = malloc(DEMANGLE_CAPACITY);
-  int error = work.names && work.text ? demangle_lines(&work, table) : -ENOMEM;
-  free(work.names);
-  free(work.text);
-  return error;
-}
-
-/* ---- core/profile/elf/elf_module.c ---- */
-/* ---- core/profile/elf/elf_module.h ---- */
-/* Where the symbols of a mapped module are: the file itself, its separate debug file, or the image in memory. */
-#ifndef ONSTACK_PROFILE_ELF_ELF_MODULE_H
-#define ONSTACK_PROFILE_ELF_ELF_MODULE_H
-
+/* ---- core/profile/elf/elf_symbols.c ---- */
 /* ---- core/profile/elf/elf_symbols.h ---- */
 /*
  * Function symbols for a batch of addresses. A symbol counts only for addresses inside [value, value + size): the
@@ -25037,7 +25058,7 @@ ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, cons
 /* How good a name a symbol is for the code that it covers; 0: it is no function. */
 ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
 
-#endif
+/* Where the symbols of a mapped module are: the file itself, its separate debug file, or the image in memory. */
 
 /*
  * Names queries (sorted virtual addresses) from .symtab, then from the .symtab of the debug file of the build id, then
@@ -25057,92 +25078,6 @@ ONSTACK_INTERNAL int onstack_elf_module_open_best(onstack_elf_file *file, const 
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
-
-#define ONSTACK_ELF_DEBUG_ROOT "/usr/lib/debug/.build-id/"
-
-static bool elf_module_fits(const onstack_elf_file *file, const onstack_elf_build_id *wanted) {
-  onstack_elf_build_id id;
-  onstack_elf_read_build_id(file, &id);
-  return id.length == wanted->length && memcmp(id.bytes, wanted->bytes, id.length) == 0;
-}
-
-static int elf_module_open_path(onstack_elf_file *file, const char *path, const onstack_elf_build_id *wanted) {
-  int error = onstack_elf_open_file(file, path);
-  if (error != 0 || wanted->length == 0 || elf_module_fits(file, wanted)) return error;
-  onstack_elf_close(file);
-  return -ENOEXEC;
-}
-
-/* The module's own file. The program's link in /proc leads to it even when its name is gone or hidden by a mount. */
-static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
-  const onstack_elf_build_id *id = &mapping->build_id;
-  if (mapping->main && elf_module_open_path(file, onstack_own_executable(), id) == 0) return 0;
-  if (onstack_profile_mapping_is_file(mapping)) {
-    if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
-    int error = elf_module_open_path(file, mapping->path, id);
-    if (error != 0 || id->length != 0 || onstack_elf_has_stamp(file, &mapping->stamp)) return error;
-    onstack_elf_close(file); /* another file, or written over since it was seen mapped */
-    return -ENOEXEC;
-  }
-  if (mapping->image == 0) return -ENOENT;
-  return onstack_elf_open_memory(file, mapping->image, mapping->image_bytes);
-}
-
-static int elf_module_open_debug(onstack_elf_file *file, const onstack_elf_build_id *id) {
-  char path[sizeof(ONSTACK_ELF_DEBUG_ROOT) + 2 * ONSTACK_ELF_BUILD_ID_MAX + sizeof("/.debug")];
-  if (id->length < 2) return -ENOENT;
-  int used = snprintf(path, sizeof(path), ONSTACK_ELF_DEBUG_ROOT "%02x/", id->bytes[0]);
-  for (uint32_t i = 1; i < id->length; i++) {
-    used += snprintf(path + used, sizeof(path) - (size_t)used, "%02x", id->bytes[i]);
-  }
-  snprintf(path + used, sizeof(path) - (size_t)used, ".debug");
-  return elf_module_open_path(file, path, id);
-}
-
-static bool elf_module_all_named(const onstack_elf_query *queries, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    if (!queries[i].name) return false;
-  }
-  return true;
-}
-
-int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_elf_query *queries, size_t count,
-                               onstack_profile_arena *names) {
-  onstack_elf_file file, debug;
-  int opened = elf_module_open(&file, mapping), error = 0;
-  if (opened == 0) error = onstack_elf_symbols_find(&file, ONSTACK_ELF_SECTION_SYMTAB, queries, count, names);
-  if (error == 0 && !elf_module_all_named(queries, count) && elf_module_open_debug(&debug, &mapping->build_id) == 0) {
-    error = onstack_elf_symbols_find(&debug, ONSTACK_ELF_SECTION_SYMTAB, queries, count, names);
-    onstack_elf_close(&debug);
-  }
-  if (opened == 0 && error == 0) {
-    error = onstack_elf_symbols_find(&file, ONSTACK_ELF_SECTION_DYNSYM, queries, count, names);
-  }
-  if (opened == 0) onstack_elf_close(&file);
-  return error;
-}
-
-static bool elf_module_has_table(const onstack_elf_file *file) {
-  for (uint32_t i = 0; i < file->section_count; i++) {
-    if (file->sections[i].type == ONSTACK_ELF_SECTION_SYMTAB) return true;
-  }
-  return false;
-}
-
-int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
-  onstack_elf_file debug;
-  int opened = elf_module_open(file, mapping);
-  if (opened == 0 && elf_module_has_table(file)) return 0;
-  if (elf_module_open_debug(&debug, &mapping->build_id) != 0) return opened;
-  if (opened == 0) onstack_elf_close(file);
-  *file = debug;
-  return 0;
-}
-
-/* ---- core/profile/elf/elf_symbols.c ---- */
-
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25313,50 +25248,167 @@ int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, 
   return error != 0 ? error : elf_symbols_take_names(&scan, names);
 }
 
+/* Where the symbols of a mapped module are. */
+
+#define ONSTACK_ELF_DEBUG_ROOT "/usr/lib/debug/.build-id/"
+
+static bool elf_module_fits(const onstack_elf_file *file, const onstack_elf_build_id *wanted) {
+  onstack_elf_build_id id;
+  onstack_elf_read_build_id(file, &id);
+  return id.length == wanted->length && memcmp(id.bytes, wanted->bytes, id.length) == 0;
+}
+
+static int elf_module_open_path(onstack_elf_file *file, const char *path, const onstack_elf_build_id *wanted) {
+  int error = onstack_elf_open_file(file, path);
+  if (error != 0 || wanted->length == 0 || elf_module_fits(file, wanted)) return error;
+  onstack_elf_close(file);
+  return -ENOEXEC;
+}
+
+/* The module's own file. The program's link in /proc leads to it even when its name is gone or hidden by a mount. */
+static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
+  const onstack_elf_build_id *id = &mapping->build_id;
+  if (mapping->main && elf_module_open_path(file, onstack_own_executable(), id) == 0) return 0;
+  if (onstack_profile_mapping_is_file(mapping)) {
+    if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
+    int error = elf_module_open_path(file, mapping->path, id);
+    if (error != 0 || id->length != 0 || onstack_elf_has_stamp(file, &mapping->stamp)) return error;
+    onstack_elf_close(file); /* another file, or written over since it was seen mapped */
+    return -ENOEXEC;
+  }
+  if (mapping->image == 0) return -ENOENT;
+  return onstack_elf_open_memory(file, mapping->image, mapping->image_bytes);
+}
+
+static int elf_module_open_debug(onstack_elf_file *file, const onstack_elf_build_id *id) {
+  char path[sizeof(ONSTACK_ELF_DEBUG_ROOT) + 2 * ONSTACK_ELF_BUILD_ID_MAX + sizeof("/.debug")];
+  if (id->length < 2) return -ENOENT;
+  int used = snprintf(path, sizeof(path), ONSTACK_ELF_DEBUG_ROOT "%02x/", id->bytes[0]);
+  for (uint32_t i = 1; i < id->length; i++) {
+    used += snprintf(path + used, sizeof(path) - (size_t)used, "%02x", id->bytes[i]);
+  }
+  snprintf(path + used, sizeof(path) - (size_t)used, ".debug");
+  return elf_module_open_path(file, path, id);
+}
+
+static bool elf_module_all_named(const onstack_elf_query *queries, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (!queries[i].name) return false;
+  }
+  return true;
+}
+
+int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_elf_query *queries, size_t count,
+                               onstack_profile_arena *names) {
+  onstack_elf_file file, debug;
+  int opened = elf_module_open(&file, mapping), error = 0;
+  if (opened == 0) error = onstack_elf_symbols_find(&file, ONSTACK_ELF_SECTION_SYMTAB, queries, count, names);
+  if (error == 0 && !elf_module_all_named(queries, count) && elf_module_open_debug(&debug, &mapping->build_id) == 0) {
+    error = onstack_elf_symbols_find(&debug, ONSTACK_ELF_SECTION_SYMTAB, queries, count, names);
+    onstack_elf_close(&debug);
+  }
+  if (opened == 0 && error == 0) {
+    error = onstack_elf_symbols_find(&file, ONSTACK_ELF_SECTION_DYNSYM, queries, count, names);
+  }
+  if (opened == 0) onstack_elf_close(&file);
+  return error;
+}
+
+static bool elf_module_has_table(const onstack_elf_file *file) {
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    if (file->sections[i].type == ONSTACK_ELF_SECTION_SYMTAB) return true;
+  }
+  return false;
+}
+
+int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
+  onstack_elf_file debug;
+  int opened = elf_module_open(file, mapping);
+  if (opened == 0 && elf_module_has_table(file)) return 0;
+  if (elf_module_open_debug(&debug, &mapping->build_id) != 0) return opened;
+  if (opened == 0) onstack_elf_close(file);
+  *file = debug;
+  return 0;
+}
+
 /* ---- core/profile/elf/symbol_index.c ---- */
-
-/* ---- core/profile/elf/symbol_names.h ---- */
-/*
- * Copies the names of many symbols out of an image's string table into one block of memory: a name that is handed out
- * for the life of the process must not hang on a file that can be truncated or written over. Names are asked for by
- * rising offset, so that the table is read once and in pieces, and linkers' shared tails ("bar" inside "foobar") are
- * copied once: the block is never larger than the table is.
- */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOL_NAMES_H
-#define ONSTACK_PROFILE_ELF_SYMBOL_NAMES_H
-
-typedef struct onstack_symbol_names {
-  char *text; /* malloc'ed, the caller's; place 0 holds the empty name */
-  size_t used, capacity;
-  /* The rest is of symbol_names.c. */
-  const onstack_elf_file *file;
-  const onstack_elf_section *table;
-  char *window;
-  uint64_t window_at; /* its place in the table */
-  size_t window_bytes;
-  uint64_t budget; /* bytes that may still be read */
-  uint64_t last;   /* the place in the table, the length and the place in `text` of the newest name */
-  size_t last_length;
-  uint32_t last_copy;
-} onstack_symbol_names;
-
-/* False when memory is out: then there is nothing to close. The image and its section stay until the end. */
-ONSTACK_INTERNAL bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
-                                                 const onstack_elf_section *table);
-
-/*
- * The place in `text` of the name at an offset of the table, not below that of the last call; without the version of an
- * exported symbol (name@@VERSION). 0: it has no end, is empty, cannot be read (any more), or there is no room for it.
- */
-ONSTACK_INTERNAL uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset);
-
-/* What reading needed is freed; `text` stays. */
-ONSTACK_INTERNAL void onstack_symbol_names_end(onstack_symbol_names *names);
-
-#endif
 
 #include <stdlib.h>
 #include <string.h>
+
+#define SYMBOL_NAMES_WINDOW ((size_t)64 * 1024) /* a longer name is none; mangled ones reach some kilobytes */
+#define SYMBOL_NAMES_MOST ((size_t)128 << 20)   /* bytes; 106,477 functions of a large compiler have 18 MiB */
+/* A table of zeros, or without an end, that only claims to be large costs no more reading than this. */
+#define SYMBOL_NAMES_READ ((uint64_t)1 << 30)
+
+bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
+                                const onstack_elf_section *table) {
+  *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
+  names->window = malloc(SYMBOL_NAMES_WINDOW);
+  names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
+  if (names->window && names->text) {
+    names->text[0] = '\0';
+    return true;
+  }
+  free(names->window);
+  free(names->text);
+  return false;
+}
+
+/* The window begins at the offset, which lies in the table. */
+static bool symbol_names_read(onstack_symbol_names *names, uint64_t offset) {
+  uint64_t there = names->table->bytes - offset;
+  names->window_at = offset;
+  names->window_bytes = 0;
+  size_t bytes = there < SYMBOL_NAMES_WINDOW ? (size_t)there : SYMBOL_NAMES_WINDOW;
+  if (bytes > names->budget || !onstack_elf_read(names->file, names->table->offset + offset, names->window, bytes))
+    return false;
+  names->budget -= bytes;
+  names->window_bytes = bytes;
+  return true;
+}
+
+/* The length of the name that begins in the window, or 0. */
+static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t offset) {
+  if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
+  const char *name = names->window + (offset - names->window_at);
+  const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
+  if (!end || end == name) return 0;
+  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
+  return (size_t)((!version ? end : version) - name);
+}
+
+static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
+  if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
+  char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
+  if (!text) return 0;
+  size_t place = names->used;
+  memcpy(text + place, name, length);
+  text[place + length] = '\0';
+  names->text = text;
+  names->used += length + 1;
+  return (uint32_t)place;
+}
+
+uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset) {
+  if (offset >= names->table->bytes) return 0;
+  if (offset >= names->last && offset - names->last < names->last_length)
+    return names->last_copy + (uint32_t)(offset - names->last);
+  size_t length = symbol_names_length(names, offset);
+  if (length == 0 && symbol_names_read(names, offset)) length = symbol_names_length(names, offset);
+  if (length == 0) return 0;
+  uint32_t copy = symbol_names_keep(names, names->window + (offset - names->window_at), length);
+  if (copy == 0) return 0;
+  names->last = offset;
+  names->last_length = length;
+  names->last_copy = copy;
+  return copy;
+}
+
+void onstack_symbol_names_end(onstack_symbol_names *names) {
+  free(names->window);
+  names->window = NULL;
+}
 
 #define SYMBOL_INDEX_FILES 1024u            /* a host that loads new files without end must not make us grow without end */
 #define SYMBOL_INDEX_BACK 16u               /* symbols before an address that are tried; functions nest one or two deep */
@@ -25536,88 +25588,11 @@ ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *se
   return NULL;
 }
 
-/* ---- core/profile/elf/symbol_names.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#define SYMBOL_NAMES_WINDOW ((size_t)64 * 1024) /* a longer name is none; mangled ones reach some kilobytes */
-#define SYMBOL_NAMES_MOST ((size_t)128 << 20)   /* bytes; 106,477 functions of a large compiler have 18 MiB */
-/* A table of zeros, or without an end, that only claims to be large costs no more reading than this. */
-#define SYMBOL_NAMES_READ ((uint64_t)1 << 30)
-
-bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
-                                const onstack_elf_section *table) {
-  *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
-  names->window = malloc(SYMBOL_NAMES_WINDOW);
-  names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
-  if (names->window && names->text) {
-    names->text[0] = '\0';
-    return true;
-  }
-  free(names->window);
-  free(names->text);
-  return false;
-}
-
-/* The window begins at the offset, which lies in the table. */
-static bool symbol_names_read(onstack_symbol_names *names, uint64_t offset) {
-  uint64_t there = names->table->bytes - offset;
-  names->window_at = offset;
-  names->window_bytes = 0;
-  size_t bytes = there < SYMBOL_NAMES_WINDOW ? (size_t)there : SYMBOL_NAMES_WINDOW;
-  if (bytes > names->budget || !onstack_elf_read(names->file, names->table->offset + offset, names->window, bytes))
-    return false;
-  names->budget -= bytes;
-  names->window_bytes = bytes;
-  return true;
-}
-
-/* The length of the name that begins in the window, or 0. */
-static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t offset) {
-  if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
-  const char *name = names->window + (offset - names->window_at);
-  const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
-  if (!end || end == name) return 0;
-  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
-  return (size_t)((!version ? end : version) - name);
-}
-
-static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
-  if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
-  char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
-  if (!text) return 0;
-  size_t place = names->used;
-  memcpy(text + place, name, length);
-  text[place + length] = '\0';
-  names->text = text;
-  names->used += length + 1;
-  return (uint32_t)place;
-}
-
-uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset) {
-  if (offset >= names->table->bytes) return 0;
-  if (offset >= names->last && offset - names->last < names->last_length)
-    return names->last_copy + (uint32_t)(offset - names->last);
-  size_t length = symbol_names_length(names, offset);
-  if (length == 0 && symbol_names_read(names, offset)) length = symbol_names_length(names, offset);
-  if (length == 0) return 0;
-  uint32_t copy = symbol_names_keep(names, names->window + (offset - names->window_at), length);
-  if (copy == 0) return 0;
-  names->last = offset;
-  names->last_length = length;
-  names->last_copy = copy;
-  return copy;
-}
-
-void onstack_symbol_names_end(onstack_symbol_names *names) {
-  free(names->window);
-  names->window = NULL;
-}
-
 /* ---- core/profile/elf/symbol_table.c ---- */
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25721,32 +25696,7 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
   return error;
 }
 
-/* ---- core/profile/elf/symbolize.c ---- */
-/* ---- core/profile/elf/symbolize.h ---- */
-/* Names for the addresses of a symbol table: from the host's symbolizer, from ELF files, from module and offset. */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOLIZE_H
-#define ONSTACK_PROFILE_ELF_SYMBOLIZE_H
-
-/*
- * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
- * it knows what lies there now. Called without any lock of ours: it may take its time
- * and call this library. Errors: whatever it returns; -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                                       onstack_symbolizer symbolizer, void *data);
-
-/* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-/* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-#endif
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
+/* Names for the addresses: from the host, from ELF files, from module and offset. */
 
 /* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
 static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
@@ -25857,6 +25807,49 @@ int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onsta
     if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
     error = symbolize_name_by_module(table, (uint32_t)i, maps);
   }
+  return error;
+}
+
+/* Names for people, by the demangler of the host. */
+
+#define DEMANGLE_CAPACITY ((size_t)16384)
+
+typedef struct demangle_work {
+  onstack_demangler demangler;
+  void *data;
+  uint32_t *names; /* by the number of the system name; 0, which is "", is not known yet */
+  char *text;
+} demangle_work;
+
+static int demangle_ask(const demangle_work *work, onstack_profile_strings *strings, uint32_t system, uint32_t *number) {
+  ONSTACK_STOP_EXCEPTIONS;
+  size_t length = work->demangler(work->data, strings->items[system].text, work->text, DEMANGLE_CAPACITY);
+  *number = system;
+  if (length == 0) return 0;
+  if (length > DEMANGLE_CAPACITY) length = DEMANGLE_CAPACITY;
+  return onstack_profile_strings_add(strings, work->text, length, number);
+}
+
+static int demangle_lines(const demangle_work *work, onstack_symbol_table *table) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < table->line_count; i++) {
+    onstack_profile_line *line = &table->lines[i];
+    if (line->name != line->system_name) continue;
+    uint32_t *name = &work->names[line->system_name];
+    if (*name == 0) error = demangle_ask(work, &table->strings, line->system_name, name);
+    if (error == 0) line->name = *name;
+  }
+  return error;
+}
+
+int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data) {
+  if (!demangler || table->line_count == 0) return 0;
+  demangle_work work = {.demangler = demangler, .data = data};
+  work.names = calloc(table->strings.count, sizeof(*work.names)); /* system names are all there; what is added is not one */
+  work.text = malloc(DEMANGLE_CAPACITY);
+  int error = work.names && work.text ? demangle_lines(&work, table) : -ENOMEM;
+  free(work.names);
+  free(work.text);
   return error;
 }
 
@@ -26083,69 +26076,16 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
   return error;
 }
 
-/* ---- core/profile/generated/code_source_names.c ---- */
-/* Names by whoever knows how to walk the code (platform/code_source_ops.h). */
-
-/* ---- core/profile/generated/generated.h ---- */
-/*
- * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
- * say of their code. One thread, one report; no lock.
- */
-#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
-#define ONSTACK_PROFILE_GENERATED_GENERATED_H
-
-#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
-
-typedef struct onstack_generated_item {
-  uint64_t address; /* as the process has it */
-  uint32_t number;
-} onstack_generated_item;
-
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-ONSTACK_INTERNAL bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                           size_t number, uint64_t *real);
-
-/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
-ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                               onstack_generated_item **items, size_t *count);
-
-/* The index of the first address that is not below `start`, of items that begin with such an address each. */
-ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
-
-/* The compiler that gives its functions such names; NULL: not known by that. */
-ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
-
-/* Adds a function, of the engine that its name tells. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line);
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
-
-static int code_source_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  char name[ONSTACK_GENERATED_NAME];
-  int error = 0;
-  if (!source || !source->symbol) return 0;
-  for (size_t i = 0; error == 0 && i < table->count; i++) {
-    uint64_t real;
-    if (!onstack_generated_is(table, context->maps, i, &real)) continue;
-    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
-  }
-  return error;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
-
 /* ---- core/profile/generated/generated.c ---- */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
-                          uint64_t *real) {
+/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
+   now. */
+static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
+                         uint64_t *real) {
   const uint64_t address = table->addresses[number];
   if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
@@ -26165,7 +26105,7 @@ int onstack_generated_collect(const onstack_symbol_table *table, const onstack_p
   if (!*items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
-    if (!onstack_generated_is(table, maps, i, &real)) continue;
+    if (!generated_is(table, maps, i, &real)) continue;
     (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), generated_compare);
@@ -26202,6 +26142,33 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
   return onstack_profile_strings_add_text(&table->strings, engine, &table->lines_of[number].engine);
 }
 
+/* Names by whoever knows how to walk the code (platform/code_source_ops.h). */
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
+
+static int code_source_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
+  char name[ONSTACK_GENERATED_NAME];
+  int error = 0;
+  if (!source || !source->symbol) return 0;
+  for (size_t i = 0; error == 0 && i < table->count; i++) {
+    uint64_t real;
+    if (!generated_is(table, context->maps, i, &real)) continue;
+    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
+  }
+  return error;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
+
+int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
+                                                   &onstack_name_source_perf_map};
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
+  return error;
+}
+
 /* ---- core/profile/generated/jitdump.c ---- */
 /*
  * Names and lines of generated code as compilers at run time dump them for perf: jit-PID.dump, a file of records (Linux,
@@ -26212,21 +26179,6 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
  * keeps its name. Where another function lay there between its samples, the address is counted as replaced. Only a file that
  * is ours is read.
  */
-/* ---- core/profile/generated/span_names.h ---- */
-/* When the addresses of a report were sampled, for sources of names that have times. One thread, one report; no lock. */
-#ifndef ONSTACK_PROFILE_GENERATED_SPAN_NAMES_H
-#define ONSTACK_PROFILE_GENERATED_SPAN_NAMES_H
-
-/* From the first sample of an address to the last. */
-typedef struct onstack_generated_span {
-  uint64_t first_ns, last_ns; /* monotonic; 0, UINT64_MAX: not known */
-} onstack_generated_span;
-
-/* Of all addresses of the table, by number, as the stacks tell; the caller's to free. NULL: no memory. */
-ONSTACK_INTERNAL onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table,
-                                                                 const onstack_name_context *context);
-
-#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26234,6 +26186,31 @@ ONSTACK_INTERNAL onstack_generated_span *onstack_generated_spans(const onstack_s
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* When the addresses of a report were sampled, for sources of names that have times. One thread, one report; no lock. */
+
+/* From the first sample of an address to the last. */
+typedef struct onstack_generated_span {
+  uint64_t first_ns, last_ns; /* monotonic; 0, UINT64_MAX: not known */
+} onstack_generated_span;
+
+/* Of all addresses of the table, by number, as the stacks tell; the caller's to free. NULL: no memory. */
+static onstack_generated_span *generated_spans(const onstack_symbol_table *table, const onstack_name_context *context) {
+  onstack_generated_span *spans = malloc((table->count + 1) * sizeof(*spans));
+  if (!spans) return NULL;
+  for (size_t i = 0; i < table->count; i++) spans[i] = (onstack_generated_span){UINT64_MAX, 0};
+  for (size_t i = 0; i < context->stack_count; i++) {
+    const onstack_profile_stack *stack = &context->stacks[i];
+    for (uint32_t frame = 0; frame < stack->frame_count; frame++) {
+      onstack_generated_span *span = &spans[context->numbers[stack->frames[frame]]];
+      if (stack->first_ns < span->first_ns) span->first_ns = stack->first_ns;
+      if (stack->last_ns > span->last_ns) span->last_ns = stack->last_ns;
+    }
+  }
+  for (size_t i = 0; i < table->count; i++)
+    if (spans[i].last_ns == 0) spans[i] = (onstack_generated_span){0, UINT64_MAX};
+  return spans;
+}
 
 #define JITDUMP_MAGIC 0x4a695444u /* of a writer with our byte order */
 #define JITDUMP_WINDOW ((size_t)64 * 1024)
@@ -26530,7 +26507,7 @@ static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, co
   onstack_generated_item *items;
   int error = onstack_generated_collect(table, context->maps, &items, &dump.count);
   if (error != 0) return error;
-  onstack_generated_span *spans = onstack_generated_spans(table, context);
+  onstack_generated_span *spans = generated_spans(table, context);
   dump.items = calloc(dump.count + 1, sizeof(*dump.items));
   dump.window = malloc(JITDUMP_WINDOW);
   for (size_t i = 0; dump.items && spans && i < dump.count; i++) {
@@ -26587,16 +26564,6 @@ static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {jitdump_read_and_give};
-
-/* ---- core/profile/generated/name_source.c ---- */
-
-int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
-                                                   &onstack_name_source_perf_map};
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
-  return error;
-}
 
 /* ---- core/profile/generated/perf_map.c ---- */
 /*
@@ -26775,27 +26742,6 @@ static int perf_map_read_and_give(onstack_symbol_table *table, const onstack_nam
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {perf_map_read_and_give};
-
-/* ---- core/profile/generated/span_names.c ---- */
-
-#include <stdlib.h>
-
-onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table, const onstack_name_context *context) {
-  onstack_generated_span *spans = malloc((table->count + 1) * sizeof(*spans));
-  if (!spans) return NULL;
-  for (size_t i = 0; i < table->count; i++) spans[i] = (onstack_generated_span){UINT64_MAX, 0};
-  for (size_t i = 0; i < context->stack_count; i++) {
-    const onstack_profile_stack *stack = &context->stacks[i];
-    for (uint32_t frame = 0; frame < stack->frame_count; frame++) {
-      onstack_generated_span *span = &spans[context->numbers[stack->frames[frame]]];
-      if (stack->first_ns < span->first_ns) span->first_ns = stack->first_ns;
-      if (stack->last_ns > span->last_ns) span->last_ns = stack->last_ns;
-    }
-  }
-  for (size_t i = 0; i < table->count; i++)
-    if (spans[i].last_ns == 0) spans[i] = (onstack_generated_span){0, UINT64_MAX};
-  return spans;
-}
 
 /* ---- core/profile/interpreted_lines.c ---- */
 

@@ -3,9 +3,8 @@
 
 #include "platform/ours.h"
 #include "platform/sized.h"
-#include "profile/elf/demangle.h"
-#include "profile/elf/symbolize.h"
-#include "profile/generated/name_source.h"
+#include "profile/elf/symbol_table.h"
+#include "profile/generated/generated.h"
 #include "profile/interpreted_lines.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 
 #include "platform/atomics.h"
 #include "platform/interpreted.h"
-#include "profile/generated/name_source.h"
+#include "profile/generated/generated.h"
 #include "profile/truncation.h"
 
 #include <errno.h>
