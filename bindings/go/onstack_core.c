@@ -5026,7 +5026,66 @@ ONSTACK_INTERNAL int onstack_profile_output_open(onstack_profile_output *output,
 ONSTACK_INTERNAL int onstack_profile_output_close(onstack_profile_output *output, int error);
 /* Both return output->error, so that a caller may look now and then only. */
 ONSTACK_INTERNAL int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length);
-ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output);
+
+/* Encoding of one protobuf message into memory that is used again for the next. */
+
+/* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
+   end. */
+typedef struct onstack_protobuf {
+  uint8_t *bytes;
+  size_t used;
+  size_t capacity;
+  bool failed;
+} onstack_protobuf;
+
+#define ONSTACK_PROTOBUF_VARINT 10u /* bytes of the longest */
+
+/* Writes a varint, and returns its bytes. */
+ONSTACK_INTERNAL size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value);
+/* A bare varint: an element of a packed field. */
+ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
+/* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
+ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A varint field that is there also as 0, where that is not the default. */
+ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A fixed64 field; 0 is left out. */
+ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* Encoded fields as they are. */
+ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
+/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
+ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
+/* A string, nested message or packed field. */
+ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
+                                                 size_t length);
+ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
+/* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
+ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
+ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
+
+/* Reading of protobuf messages that others have made: nothing in them is believed. */
+
+typedef struct onstack_protobuf_field {
+  uint32_t number;
+  uint32_t wire; /* 0: a varint, in `value`; 1: eight bytes, 2: a string or message, 5: four bytes, in `bytes` */
+  uint64_t value;
+  const uint8_t *bytes;
+  size_t length;
+  const uint8_t *whole; /* the field as it lies in the message */
+  size_t whole_length;
+} onstack_protobuf_field;
+
+typedef struct onstack_protobuf_reader {
+  const uint8_t *at, *end;
+} onstack_protobuf_reader;
+
+/* A bare varint; false: it does not end here. */
+ONSTACK_INTERNAL bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value);
+
+/* The next field; false: there is none, or the message is damaged here. */
+ONSTACK_INTERNAL bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field);
+
+/* A reader of a field's message. */
+ONSTACK_INTERNAL onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *field);
 
 #endif
 
@@ -6094,13 +6153,13 @@ ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame
 #ifndef ONSTACK_PROFILE_MAPS_MAPS_H
 #define ONSTACK_PROFILE_MAPS_MAPS_H
 
-/* ---- core/profile/store/arena.h ---- */
+/* ---- core/profile/store/store.h ---- */
 /*
  * Memory of the profile layer. An arena hands out pieces that live until the whole arena is released and that never
  * move: a writer may read them while the sink adds more. Not locked; each arena has one owner.
  */
-#ifndef ONSTACK_PROFILE_STORE_ARENA_H
-#define ONSTACK_PROFILE_STORE_ARENA_H
+#ifndef ONSTACK_PROFILE_STORE_STORE_H
+#define ONSTACK_PROFILE_STORE_STORE_H
 
 typedef struct onstack_profile_chunk onstack_profile_chunk;
 
@@ -6124,6 +6183,88 @@ ONSTACK_INTERNAL void onstack_profile_arena_release(onstack_profile_arena *arena
  * memory is out or the size does not fit (then the old array is untouched and still the caller's).
  */
 ONSTACK_INTERNAL void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes);
+
+/*
+ * A hash index over items that somebody else keeps in an array: key -> position. It stores positions only, so the
+ * array may move. Items are never removed one by one.
+ *
+ * Insertion has two steps, so that a failed allocation leaves the owner unchanged: reserve (may fail) first, then the
+ * owner adds its item, then insert (cannot fail).
+ */
+
+#define ONSTACK_PROFILE_HASH_NONE UINT32_MAX
+
+typedef struct onstack_profile_hash_slot {
+  uint32_t hash;
+  uint32_t item; /* position + 1; 0: free */
+} onstack_profile_hash_slot;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_hash_index {
+  onstack_profile_hash_slot *slots;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} onstack_profile_hash_index;
+
+/* Whether the owner's item at this position has this key. */
+typedef bool (*onstack_profile_hash_equal)(const void *owner, uint32_t item, const void *key);
+
+/* Returns the position, or ONSTACK_PROFILE_HASH_NONE. */
+ONSTACK_INTERNAL uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash,
+                                                    onstack_profile_hash_equal equal, const void *owner, const void *key);
+/* Room for one more. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_hash_reserve(onstack_profile_hash_index *index);
+/* Adds a position whose key is not there yet, after a successful reserve. */
+ONSTACK_INTERNAL void onstack_profile_hash_insert(onstack_profile_hash_index *index, uint32_t hash, uint32_t item);
+ONSTACK_INTERNAL void onstack_profile_hash_release(onstack_profile_hash_index *index);
+
+/* Mixes words into a hash: start from any seed, feed words, fold at the end. */
+ONSTACK_INTERNAL uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word);
+ONSTACK_INTERNAL uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length);
+ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
+
+/* Characters of text that anybody made: names of files, threads and functions. */
+
+/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
+ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
+
+/* Whether a terminal obeys the character instead of showing it, or some reader takes it for the end of a line: control
+   characters, separators, and marks that order the text behind them anew. */
+ONSTACK_INTERNAL bool onstack_profile_utf8_is_obeyed(const char *character, size_t length);
+
+/*
+ * Strings kept once and known by number; number 0 is "", as pprof's string table wants it. Bytes that are not UTF-8
+ * become U+FFFD when they enter: thread names are cut at 15 bytes, in the middle of a character perhaps, and a protobuf
+ * reader may refuse a whole profile for one such string.
+ */
+
+typedef struct onstack_profile_string {
+  const char *text; /* NUL-terminated */
+  size_t length;
+} onstack_profile_string;
+
+typedef struct onstack_profile_strings {
+  onstack_profile_arena arena;
+  onstack_profile_hash_index index;
+  onstack_profile_string *items;
+  size_t count;
+  size_t capacity;
+} onstack_profile_strings;
+
+/* Errors: -ENOMEM (nothing is left to release). */
+ONSTACK_INTERNAL int onstack_profile_strings_init(onstack_profile_strings *strings);
+ONSTACK_INTERNAL void onstack_profile_strings_release(onstack_profile_strings *strings);
+
+/* Sets *number. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length,
+                                                 uint32_t *number);
+
+/* As they are: of a table of encoded messages, whose number 0 is the one without a field. */
+ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *strings, const void *bytes, size_t length,
+                                                       uint32_t *number);
+
+/* The number as text, NULL as "". */
+ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
 
 #endif
 
@@ -6225,89 +6366,6 @@ ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_ma
 
 /* Where an address of the mapping lies in the process. */
 ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
-
-#endif
-
-/* ---- core/profile/store/hash_index.h ---- */
-/*
- * A hash index over items that somebody else keeps in an array: key -> position. It stores positions only, so the
- * array may move. Items are never removed one by one.
- *
- * Insertion has two steps, so that a failed allocation leaves the owner unchanged: reserve (may fail) first, then the
- * owner adds its item, then insert (cannot fail).
- */
-#ifndef ONSTACK_PROFILE_STORE_HASH_INDEX_H
-#define ONSTACK_PROFILE_STORE_HASH_INDEX_H
-
-#define ONSTACK_PROFILE_HASH_NONE UINT32_MAX
-
-typedef struct onstack_profile_hash_slot {
-  uint32_t hash;
-  uint32_t item; /* position + 1; 0: free */
-} onstack_profile_hash_slot;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_hash_index {
-  onstack_profile_hash_slot *slots;
-  size_t capacity; /* a power of two, or 0 */
-  size_t count;
-} onstack_profile_hash_index;
-
-/* Whether the owner's item at this position has this key. */
-typedef bool (*onstack_profile_hash_equal)(const void *owner, uint32_t item, const void *key);
-
-/* Returns the position, or ONSTACK_PROFILE_HASH_NONE. */
-ONSTACK_INTERNAL uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash,
-                                                    onstack_profile_hash_equal equal, const void *owner, const void *key);
-/* Room for one more. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_hash_reserve(onstack_profile_hash_index *index);
-/* Adds a position whose key is not there yet, after a successful reserve. */
-ONSTACK_INTERNAL void onstack_profile_hash_insert(onstack_profile_hash_index *index, uint32_t hash, uint32_t item);
-ONSTACK_INTERNAL void onstack_profile_hash_release(onstack_profile_hash_index *index);
-
-/* Mixes words into a hash: start from any seed, feed words, fold at the end. */
-ONSTACK_INTERNAL uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word);
-ONSTACK_INTERNAL uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length);
-ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
-
-#endif
-
-/* ---- core/profile/store/string_table.h ---- */
-/*
- * Strings kept once and known by number; number 0 is "", as pprof's string table wants it. Bytes that are not UTF-8
- * become U+FFFD when they enter: thread names are cut at 15 bytes, in the middle of a character perhaps, and a protobuf
- * reader may refuse a whole profile for one such string.
- */
-#ifndef ONSTACK_PROFILE_STORE_STRING_TABLE_H
-#define ONSTACK_PROFILE_STORE_STRING_TABLE_H
-
-typedef struct onstack_profile_string {
-  const char *text; /* NUL-terminated */
-  size_t length;
-} onstack_profile_string;
-
-typedef struct onstack_profile_strings {
-  onstack_profile_arena arena;
-  onstack_profile_hash_index index;
-  onstack_profile_string *items;
-  size_t count;
-  size_t capacity;
-} onstack_profile_strings;
-
-/* Errors: -ENOMEM (nothing is left to release). */
-ONSTACK_INTERNAL int onstack_profile_strings_init(onstack_profile_strings *strings);
-ONSTACK_INTERNAL void onstack_profile_strings_release(onstack_profile_strings *strings);
-
-/* Sets *number. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length,
-                                                 uint32_t *number);
-
-/* As they are: of a table of encoded messages, whose number 0 is the one without a field. */
-ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *strings, const void *bytes, size_t length,
-                                                       uint32_t *number);
-
-/* The number as text, NULL as "". */
-ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
 
 #endif
 
@@ -8223,20 +8281,6 @@ ONSTACK_INTERNAL const char *onstack_profile_truncation_frame(uint32_t truncatio
 
 /* The reason's key in lines of statistics; NULL: none. */
 ONSTACK_INTERNAL const char *onstack_profile_truncation_key(uint32_t truncation);
-
-#endif
-
-/* ---- core/profile/store/utf8.h ---- */
-/* Characters of text that anybody made: names of files, threads and functions. */
-#ifndef ONSTACK_PROFILE_STORE_UTF8_H
-#define ONSTACK_PROFILE_STORE_UTF8_H
-
-/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
-ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
-
-/* Whether a terminal obeys the character instead of showing it, or some reader takes it for the end of a line: control
-   characters, separators, and marks that order the text behind them anew. */
-ONSTACK_INTERNAL bool onstack_profile_utf8_is_obeyed(const char *character, size_t length);
 
 #endif
 
@@ -24701,38 +24745,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"ru
 #ifndef ONSTACK_PROFILE_STORE_STACKS_H
 #define ONSTACK_PROFILE_STORE_STACKS_H
 
-/* ---- core/profile/store/held.h ---- */
-/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
-#ifndef ONSTACK_PROFILE_STORE_HELD_H
-#define ONSTACK_PROFILE_STORE_HELD_H
-
-typedef struct onstack_profile_held_object {
-  uint64_t object; /* 0: the place is free */
-  uint64_t value;
-  uint64_t time_ns; /* when it was allocated */
-  uint32_t weight;
-  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
-} onstack_profile_held_object;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_held {
-  onstack_profile_held_object *places;
-  size_t capacity; /* a power of two, or 0 */
-  size_t count;
-} onstack_profile_held;
-
-/* Room for one more. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_held_reserve(onstack_profile_held *held);
-/* After a reserve; the object is not there yet. */
-ONSTACK_INTERNAL void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object);
-/* Takes it out; false: it is not there. */
-ONSTACK_INTERNAL bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object,
-                                                  onstack_profile_held_object *out);
-ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
-
-#endif
-
-/* ---- core/profile/store/times.h ---- */
 /*
  * When the samples of a stack were taken, in some four bytes each. Not locked: the profile's lock covers every call here, but
  * what a view has of a stack can be read without: bytes are added behind those that are there, and never moved.
@@ -24745,8 +24757,6 @@ ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
  * threads at 99 Hz; a file would be input and output at the host's cost, something to clear away after a crash, and one more
  * that a fork shares. What finds no room is counted, and whoever records for longer asks for more, or begins a new profile.
  */
-#ifndef ONSTACK_PROFILE_STORE_TIMES_H
-#define ONSTACK_PROFILE_STORE_TIMES_H
 
 typedef struct onstack_profile_times onstack_profile_times;
 
@@ -24765,17 +24775,28 @@ typedef struct onstack_profile_stack_times {
   uint32_t bytes;
 } onstack_profile_stack_times;
 
-/* Notes a sample's time, or counts it as lost where there is no room. */
-ONSTACK_INTERNAL void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times,
-                                                uint64_t time_ns, uint32_t weight);
-
 /* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They
    are not gathered before: a stack's may be many. */
 ONSTACK_INTERNAL size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us);
 ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us,
                                                  onstack_profile_output *output);
 
-#endif
+/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
+
+typedef struct onstack_profile_held_object {
+  uint64_t object; /* 0: the place is free */
+  uint64_t value;
+  uint64_t time_ns; /* when it was allocated */
+  uint32_t weight;
+  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
+} onstack_profile_held_object;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_held {
+  onstack_profile_held_object *places;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} onstack_profile_held;
 
 #define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
 
@@ -27589,46 +27610,6 @@ enum { otlp_context_resource = 1 };
 #ifndef ONSTACK_PROFILE_TABLES_H
 #define ONSTACK_PROFILE_TABLES_H
 
-/* ---- core/profile/store/protobuf.h ---- */
-/* Encoding of one protobuf message into memory that is used again for the next. */
-#ifndef ONSTACK_PROFILE_STORE_PROTOBUF_H
-#define ONSTACK_PROFILE_STORE_PROTOBUF_H
-
-/* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
-   end. */
-typedef struct onstack_protobuf {
-  uint8_t *bytes;
-  size_t used;
-  size_t capacity;
-  bool failed;
-} onstack_protobuf;
-
-#define ONSTACK_PROTOBUF_VARINT 10u /* bytes of the longest */
-
-/* Writes a varint, and returns its bytes. */
-ONSTACK_INTERNAL size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value);
-/* A bare varint: an element of a packed field. */
-ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
-/* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
-ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A varint field that is there also as 0, where that is not the default. */
-ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A fixed64 field; 0 is left out. */
-ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* Encoded fields as they are. */
-ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
-/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
-ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
-/* A string, nested message or packed field. */
-ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
-                                                 size_t length);
-ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
-/* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
-ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
-ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
-
-#endif
-
 /* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
 #define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
 
@@ -28153,36 +28134,6 @@ int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
 
 /* The encoded ProcessContext, which the caller frees; NULL: there is none, or it cannot be read. Ordinary threads. */
 ONSTACK_INTERNAL uint8_t *onstack_process_context_copy(size_t *length);
-
-#endif
-
-/* ---- core/profile/store/protobuf_reader.h ---- */
-/* Reading of protobuf messages that others have made: nothing in them is believed. */
-#ifndef ONSTACK_PROFILE_STORE_PROTOBUF_READER_H
-#define ONSTACK_PROFILE_STORE_PROTOBUF_READER_H
-
-typedef struct onstack_protobuf_field {
-  uint32_t number;
-  uint32_t wire; /* 0: a varint, in `value`; 1: eight bytes, 2: a string or message, 5: four bytes, in `bytes` */
-  uint64_t value;
-  const uint8_t *bytes;
-  size_t length;
-  const uint8_t *whole; /* the field as it lies in the message */
-  size_t whole_length;
-} onstack_protobuf_field;
-
-typedef struct onstack_protobuf_reader {
-  const uint8_t *at, *end;
-} onstack_protobuf_reader;
-
-/* A bare varint; false: it does not end here. */
-ONSTACK_INTERNAL bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value);
-
-/* The next field; false: there is none, or the message is damaged here. */
-ONSTACK_INTERNAL bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field);
-
-/* A reader of a field's message. */
-ONSTACK_INTERNAL onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *field);
 
 #endif
 
@@ -29389,202 +29340,6 @@ void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_ours--;
 }
 
-/* ---- core/profile/store/arena.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#define ONSTACK_ARENA_CHUNK ((size_t)64 * 1024)
-
-struct onstack_profile_chunk {
-  onstack_profile_chunk *older;
-  size_t capacity;
-  uint64_t bytes[]; /* for the alignment */
-};
-
-static onstack_profile_chunk *arena_add_chunk(onstack_profile_arena *arena, size_t bytes) {
-  size_t capacity = bytes > ONSTACK_ARENA_CHUNK ? bytes : ONSTACK_ARENA_CHUNK;
-  if (capacity > SIZE_MAX - sizeof(onstack_profile_chunk)) return NULL;
-  onstack_profile_chunk *chunk = malloc(sizeof(*chunk) + capacity);
-  if (!chunk) return NULL;
-  chunk->older = arena->newest;
-  chunk->capacity = capacity;
-  arena->newest = chunk;
-  arena->used = 0;
-  return chunk;
-}
-
-void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes) {
-  if (bytes > SIZE_MAX - 7) return NULL;
-  bytes = (bytes + 7) & ~(size_t)7;
-  onstack_profile_chunk *chunk = arena->newest;
-  if (!chunk || chunk->capacity - arena->used < bytes) chunk = arena_add_chunk(arena, bytes);
-  if (!chunk) return NULL;
-  void *piece = (char *)chunk->bytes + arena->used;
-  arena->used += bytes;
-  return piece;
-}
-
-char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length) {
-  if (length == SIZE_MAX) return NULL;
-  char *copy = onstack_profile_arena_take(arena, length + 1);
-  if (!copy) return NULL;
-  memcpy(copy, text, length);
-  copy[length] = '\0';
-  return copy;
-}
-
-void onstack_profile_arena_release(onstack_profile_arena *arena) {
-  for (onstack_profile_chunk *chunk = arena->newest; chunk;) {
-    onstack_profile_chunk *older = chunk->older;
-    free(chunk);
-    chunk = older;
-  }
-  arena->newest = NULL;
-  arena->used = 0;
-}
-
-void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes) {
-  if (needed <= *capacity && items) return items;
-  size_t wanted = *capacity < 16 ? 16 : *capacity;
-  while (wanted < needed) {
-    if (wanted > SIZE_MAX / 2) return NULL;
-    wanted *= 2;
-  }
-  if (wanted > SIZE_MAX / item_bytes) return NULL;
-  void *grown = realloc(items, wanted * item_bytes);
-  if (grown) *capacity = wanted;
-  return grown;
-}
-
-/* ---- core/profile/store/hash_index.c ---- */
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash, onstack_profile_hash_equal equal,
-                                   const void *owner, const void *key) {
-  if (index->capacity == 0) return ONSTACK_PROFILE_HASH_NONE;
-  size_t mask = index->capacity - 1;
-  for (size_t at = hash & mask; index->slots[at].item != 0; at = (at + 1) & mask) {
-    const onstack_profile_hash_slot *slot = &index->slots[at];
-    if (slot->hash == hash && equal(owner, slot->item - 1, key)) return slot->item - 1;
-  }
-  return ONSTACK_PROFILE_HASH_NONE;
-}
-
-static void hash_place(onstack_profile_hash_slot *slots, size_t mask, onstack_profile_hash_slot slot) {
-  size_t at = slot.hash & mask;
-  while (slots[at].item != 0) at = (at + 1) & mask;
-  slots[at] = slot;
-}
-
-int onstack_profile_hash_reserve(onstack_profile_hash_index *index) {
-  if (index->count < index->capacity / 4 * 3) return 0; /* a quarter stays free: every search ends */
-  size_t capacity = index->capacity == 0 ? 64 : index->capacity * 2;
-  onstack_profile_hash_slot *slots = calloc(capacity, sizeof(*slots));
-  if (!slots) return -ENOMEM;
-  for (size_t i = 0; i < index->capacity; i++) {
-    if (index->slots[i].item != 0) hash_place(slots, capacity - 1, index->slots[i]);
-  }
-  free(index->slots);
-  index->slots = slots;
-  index->capacity = capacity;
-  return 0;
-}
-
-void onstack_profile_hash_insert(onstack_profile_hash_index *index, uint32_t hash, uint32_t item) {
-  hash_place(index->slots, index->capacity - 1, (onstack_profile_hash_slot){.hash = hash, .item = item + 1});
-  index->count++;
-}
-
-void onstack_profile_hash_release(onstack_profile_hash_index *index) {
-  free(index->slots);
-  *index = (onstack_profile_hash_index){0};
-}
-
-/* Multiplication spreads upwards only, so the high half is folded back after each step: addresses differ in
-   low bits, and the index looks at low bits. */
-uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-  return hash ^ (hash >> 32);
-}
-
-uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length) {
-  const char *next = bytes;
-  size_t left = length;
-  for (; left >= 8; left -= 8, next += 8) {
-    uint64_t word;
-    memcpy(&word, next, 8);
-    hash = onstack_profile_hash_word(hash, word);
-  }
-  uint64_t rest = 0;
-  memcpy(&rest, next, left);
-  hash = onstack_profile_hash_word(hash, rest);
-  return onstack_profile_hash_word(hash, length);
-}
-
-uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_profile_hash_word(hash, 0) >> 16); }
-
-/* ---- core/profile/store/held.c ---- */
-
-#include <errno.h>
-#include <stdlib.h>
-
-#define HELD_FIRST ((size_t)64)
-
-static size_t held_home(const onstack_profile_held *held, uint64_t object) {
-  return onstack_profile_hash_fold(onstack_profile_hash_word(0, object)) & (held->capacity - 1);
-}
-
-void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {
-  size_t at = held_home(held, object->object);
-  while (held->places[at].object != 0) at = (at + 1) & (held->capacity - 1);
-  held->places[at] = *object;
-  held->count++;
-}
-
-int onstack_profile_held_reserve(onstack_profile_held *held) {
-  if (2 * (held->count + 1) <= held->capacity) return 0;
-  onstack_profile_held larger = {.capacity = held->capacity ? 2 * held->capacity : HELD_FIRST};
-  larger.places = calloc(larger.capacity, sizeof(*larger.places));
-  if (!larger.places) return -ENOMEM;
-  for (size_t i = 0; i < held->capacity; i++)
-    if (held->places[i].object != 0) onstack_profile_held_add(&larger, &held->places[i]);
-  free(held->places);
-  *held = larger;
-  return 0;
-}
-
-/* No mark stays behind: what comes after it in its chain moves up. */
-static void held_close(onstack_profile_held *held, size_t hole) {
-  const size_t mask = held->capacity - 1;
-  for (size_t at = (hole + 1) & mask; held->places[at].object != 0; at = (at + 1) & mask) {
-    const size_t home = held_home(held, held->places[at].object);
-    if (((at - home) & mask) < ((at - hole) & mask)) continue;
-    held->places[hole] = held->places[at];
-    hole = at;
-  }
-  held->places[hole].object = 0;
-}
-
-bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object, onstack_profile_held_object *out) {
-  if (held->capacity == 0 || object == 0) return false;
-  size_t at = held_home(held, object);
-  while (held->places[at].object != 0 && held->places[at].object != object) at = (at + 1) & (held->capacity - 1);
-  if (held->places[at].object == 0) return false;
-  *out = held->places[at];
-  held_close(held, at);
-  held->count--;
-  return true;
-}
-
-void onstack_profile_held_release(onstack_profile_held *held) {
-  free(held->places);
-  *held = (onstack_profile_held){0};
-}
-
 /* ---- core/profile/store/output.c ---- */
 
 #include <errno.h>
@@ -29607,14 +29362,14 @@ static void output_send(onstack_profile_output *output, const void *bytes, size_
   onstack_ours = ours;
 }
 
-int onstack_profile_output_flush(onstack_profile_output *output) {
+static int output_flush(onstack_profile_output *output) {
   output_send(output, output->buffer, output->used);
   output->used = 0;
   return output->error;
 }
 
 int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length) {
-  if (length > ONSTACK_OUTPUT_BYTES - output->used) onstack_profile_output_flush(output);
+  if (length > ONSTACK_OUTPUT_BYTES - output->used) output_flush(output);
   if (length > ONSTACK_OUTPUT_BYTES) {
     output_send(output, bytes, length);
   } else if (length > 0) {
@@ -29625,16 +29380,11 @@ int onstack_profile_output_put(onstack_profile_output *output, const void *bytes
 }
 
 int onstack_profile_output_close(onstack_profile_output *output, int error) {
-  if (error == 0) error = onstack_profile_output_flush(output);
+  if (error == 0) error = output_flush(output);
   free(output->buffer);
   *output = (onstack_profile_output){0};
   return error;
 }
-
-/* ---- core/profile/store/protobuf.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
 
 #define ONSTACK_PROTOBUF_WIRE_VARINT 0u
 #define ONSTACK_PROTOBUF_WIRE_FIXED 1u
@@ -29710,8 +29460,6 @@ void onstack_protobuf_release(onstack_protobuf *message) {
   *message = (onstack_protobuf){0};
 }
 
-/* ---- core/profile/store/protobuf_reader.c ---- */
-
 bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value) {
   *value = 0;
   for (int shift = 0; shift < 64 && reader->at < reader->end; shift += 7) {
@@ -29755,6 +29503,197 @@ onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *fiel
 #include <stdlib.h>
 #include <string.h>
 
+#define HELD_FIRST ((size_t)64)
+
+static size_t held_home(const onstack_profile_held *held, uint64_t object) {
+  return onstack_profile_hash_fold(onstack_profile_hash_word(0, object)) & (held->capacity - 1);
+}
+
+/* After a reserve; the object is not there yet. */
+static void held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {
+  size_t at = held_home(held, object->object);
+  while (held->places[at].object != 0) at = (at + 1) & (held->capacity - 1);
+  held->places[at] = *object;
+  held->count++;
+}
+
+/* Room for one more. Errors: -ENOMEM. */
+static int held_reserve(onstack_profile_held *held) {
+  if (2 * (held->count + 1) <= held->capacity) return 0;
+  onstack_profile_held larger = {.capacity = held->capacity ? 2 * held->capacity : HELD_FIRST};
+  larger.places = calloc(larger.capacity, sizeof(*larger.places));
+  if (!larger.places) return -ENOMEM;
+  for (size_t i = 0; i < held->capacity; i++)
+    if (held->places[i].object != 0) held_add(&larger, &held->places[i]);
+  free(held->places);
+  *held = larger;
+  return 0;
+}
+
+/* No mark stays behind: what comes after it in its chain moves up. */
+static void held_close(onstack_profile_held *held, size_t hole) {
+  const size_t mask = held->capacity - 1;
+  for (size_t at = (hole + 1) & mask; held->places[at].object != 0; at = (at + 1) & mask) {
+    const size_t home = held_home(held, held->places[at].object);
+    if (((at - home) & mask) < ((at - hole) & mask)) continue;
+    held->places[hole] = held->places[at];
+    hole = at;
+  }
+  held->places[hole].object = 0;
+}
+
+/* Takes it out; false: it is not there. */
+static bool held_remove(onstack_profile_held *held, uint64_t object, onstack_profile_held_object *out) {
+  if (held->capacity == 0 || object == 0) return false;
+  size_t at = held_home(held, object);
+  while (held->places[at].object != 0 && held->places[at].object != object) at = (at + 1) & (held->capacity - 1);
+  if (held->places[at].object == 0) return false;
+  *out = held->places[at];
+  held_close(held, at);
+  held->count--;
+  return true;
+}
+
+static void held_release(onstack_profile_held *held) {
+  free(held->places);
+  *held = (onstack_profile_held){0};
+}
+
+#define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
+#define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
+#define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
+
+typedef struct times_piece {
+  struct times_piece *next;
+  uint32_t capacity;
+  uint8_t bytes[];
+} times_piece;
+
+struct onstack_profile_times {
+  times_piece *newest; /* these three are the adder's alone */
+  uint32_t used;       /* of it */
+  int64_t last_us;
+  times_piece *oldest;
+};
+
+static uint64_t times_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0); }
+
+static size_t times_encode_sample(uint8_t *out, int64_t since_us, uint32_t weight) {
+  size_t length = onstack_protobuf_put_varint(out, times_zigzag(since_us) << 1 | (weight != 1));
+  if (weight != 1) length += onstack_protobuf_put_varint(out + length, weight);
+  return length;
+}
+
+static void *times_take(onstack_profile_timeline *timeline, size_t bytes) {
+  if (bytes > timeline->room) return NULL;
+  void *piece = onstack_profile_arena_take(&timeline->arena, bytes);
+  if (piece) timeline->room -= bytes;
+  return piece;
+}
+
+static times_piece *times_piece_new(onstack_profile_timeline *timeline, uint32_t capacity) {
+  times_piece *piece = times_take(timeline, sizeof(*piece) + capacity);
+  if (piece) *piece = (times_piece){.capacity = capacity};
+  return piece;
+}
+
+static onstack_profile_times *times_new(onstack_profile_timeline *timeline) {
+  onstack_profile_times *chain = times_take(timeline, sizeof(*chain));
+  times_piece *piece = chain ? times_piece_new(timeline, TIMES_FIRST) : NULL;
+  if (!piece) return NULL;
+  *chain = (onstack_profile_times){.newest = piece, .oldest = piece};
+  return chain;
+}
+
+/* A sample's bytes lie in two pieces where the first has no room for all. */
+static bool times_append(onstack_profile_timeline *timeline, onstack_profile_times *chain, const uint8_t *bytes,
+                         size_t length) {
+  times_piece *piece = chain->newest;
+  size_t here = piece->capacity - chain->used;
+  if (here > length) here = length;
+  times_piece *next = NULL;
+  if (here < length) {
+    next = times_piece_new(timeline, piece->capacity < TIMES_LARGEST ? 2 * piece->capacity : TIMES_LARGEST);
+    if (!next) return false;
+  }
+  memcpy(piece->bytes + chain->used, bytes, here);
+  chain->used += (uint32_t)here;
+  if (!next) return true;
+  memcpy(next->bytes, bytes + here, length - here);
+  piece->next = next;
+  chain->newest = next;
+  chain->used = (uint32_t)(length - here);
+  return true;
+}
+
+static bool times_keep(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
+                       uint32_t weight) {
+  uint8_t bytes[2 * ONSTACK_PROTOBUF_VARINT];
+  if (times->bytes > TIMES_MOST) return false;
+  if (!times->chain) times->chain = times_new(timeline);
+  if (!times->chain) return false;
+  const size_t length = times_encode_sample(bytes, at_us - times->chain->last_us, weight);
+  if (!times_append(timeline, times->chain, bytes, length)) return false;
+  times->chain->last_us = at_us;
+  times->bytes += (uint32_t)length;
+  return true;
+}
+
+/* Half of the range at most, so that the lowest bit is free: 146,000 years. */
+static int64_t times_us(uint64_t time_ns, uint64_t origin_ns) { return (int64_t)(time_ns - origin_ns) / 1000; }
+
+/* Notes a sample's time, or counts it as lost where there is no room. */
+static void times_note(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, uint64_t time_ns,
+                       uint32_t weight) {
+  if (times_keep(timeline, times, times_us(time_ns, timeline->origin_ns), weight))
+    timeline->kept++;
+  else
+    timeline->lost++;
+}
+
+/* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
+static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us,
+                         uint8_t out[3 * ONSTACK_PROTOBUF_VARINT], uint32_t *skip) {
+  uint64_t number;
+  uint8_t first[ONSTACK_PROTOBUF_VARINT];
+  const uint8_t *bytes_of_first = times->chain->oldest->bytes;
+  onstack_protobuf_reader reader = {bytes_of_first, bytes_of_first + TIMES_FIRST};
+  onstack_protobuf_varint(&reader, &number); /* lies there as a whole */
+  *skip = (uint32_t)(reader.at - bytes_of_first);
+  const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
+  const size_t bytes = onstack_protobuf_put_varint(first, times_zigzag(since + shift_us) << 1 | (number & 1));
+  size_t length = onstack_protobuf_put_varint(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
+  length += onstack_protobuf_put_varint(out + length, times->bytes - *skip + bytes);
+  memcpy(out + length, first, bytes);
+  return length + bytes;
+}
+
+size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
+  uint32_t skip;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &skip);
+  return length + times->bytes - skip;
+}
+
+int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
+  uint32_t at;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &at);
+  int error = onstack_profile_output_put(output, head, length);
+  const times_piece *piece = times->chain->oldest;
+  for (uint32_t left = times->bytes - at; error == 0;) {
+    const uint32_t here = piece->capacity - at < left ? piece->capacity - at : left;
+    error = onstack_profile_output_put(output, piece->bytes + at, here);
+    left -= here;
+    if (left == 0) break; /* the last piece's `next` may be being written */
+    piece = piece->next;
+    at = 0;
+  }
+  return error;
+}
+
 onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
   if (!stacks) return NULL;
@@ -29776,7 +29715,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_hash_release(&stacks->address_index);
   onstack_profile_hash_release(&stacks->head_index);
   onstack_profile_hash_release(&stacks->index);
-  onstack_profile_held_release(&stacks->held);
+  held_release(&stacks->held);
   onstack_profile_arena_release(&stacks->timeline.arena);
   free(stacks->addresses);
   free(stacks->heads);
@@ -29897,7 +29836,7 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, &key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
-  if (sample->object != 0 && onstack_profile_held_reserve(&stacks->held) != 0) return -ENOMEM;
+  if (sample->object != 0 && held_reserve(&stacks->held) != 0) return -ENOMEM;
   if (!stack && stacks->count >= limit) {
     stack = &stacks->overflow[head->kind];
     item = ONSTACK_PROFILE_HASH_NONE;
@@ -29912,29 +29851,187 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   stack->weight += sample->weight;
   stack->value += sample->value;
   if (stacks->timeline.wanted && stacks_kind_has_times(sample->kind))
-    onstack_profile_times_add(&stacks->timeline, &stack->times, sample->time_ns, sample->weight);
+    times_note(&stacks->timeline, &stack->times, sample->time_ns, sample->weight);
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;
-  onstack_profile_held_add(
-      &stacks->held, &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
+  held_add(&stacks->held,
+           &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
   return 0;
 }
 
 void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object) {
   onstack_profile_held_object held;
-  if (!onstack_profile_held_remove(&stacks->held, object, &held)) return;
+  if (!held_remove(&stacks->held, object, &held)) return;
   onstack_profile_stack *stack =
       held.stack == ONSTACK_PROFILE_HASH_NONE ? &stacks->overflow[ONSTACK_KIND_ALLOCATION] : &stacks->items[held.stack];
   stack->held_weight -= held.weight;
   stack->held_value -= held.value;
 }
 
-/* ---- core/profile/store/string_table.c ---- */
+/* ---- core/profile/store/store.c ---- */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ONSTACK_ARENA_CHUNK ((size_t)64 * 1024)
+
+struct onstack_profile_chunk {
+  onstack_profile_chunk *older;
+  size_t capacity;
+  uint64_t bytes[]; /* for the alignment */
+};
+
+static onstack_profile_chunk *arena_add_chunk(onstack_profile_arena *arena, size_t bytes) {
+  size_t capacity = bytes > ONSTACK_ARENA_CHUNK ? bytes : ONSTACK_ARENA_CHUNK;
+  if (capacity > SIZE_MAX - sizeof(onstack_profile_chunk)) return NULL;
+  onstack_profile_chunk *chunk = malloc(sizeof(*chunk) + capacity);
+  if (!chunk) return NULL;
+  chunk->older = arena->newest;
+  chunk->capacity = capacity;
+  arena->newest = chunk;
+  arena->used = 0;
+  return chunk;
+}
+
+void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes) {
+  if (bytes > SIZE_MAX - 7) return NULL;
+  bytes = (bytes + 7) & ~(size_t)7;
+  onstack_profile_chunk *chunk = arena->newest;
+  if (!chunk || chunk->capacity - arena->used < bytes) chunk = arena_add_chunk(arena, bytes);
+  if (!chunk) return NULL;
+  void *piece = (char *)chunk->bytes + arena->used;
+  arena->used += bytes;
+  return piece;
+}
+
+char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length) {
+  if (length == SIZE_MAX) return NULL;
+  char *copy = onstack_profile_arena_take(arena, length + 1);
+  if (!copy) return NULL;
+  memcpy(copy, text, length);
+  copy[length] = '\0';
+  return copy;
+}
+
+void onstack_profile_arena_release(onstack_profile_arena *arena) {
+  for (onstack_profile_chunk *chunk = arena->newest; chunk;) {
+    onstack_profile_chunk *older = chunk->older;
+    free(chunk);
+    chunk = older;
+  }
+  arena->newest = NULL;
+  arena->used = 0;
+}
+
+void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes) {
+  if (needed <= *capacity && items) return items;
+  size_t wanted = *capacity < 16 ? 16 : *capacity;
+  while (wanted < needed) {
+    if (wanted > SIZE_MAX / 2) return NULL;
+    wanted *= 2;
+  }
+  if (wanted > SIZE_MAX / item_bytes) return NULL;
+  void *grown = realloc(items, wanted * item_bytes);
+  if (grown) *capacity = wanted;
+  return grown;
+}
+
+uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash, onstack_profile_hash_equal equal,
+                                   const void *owner, const void *key) {
+  if (index->capacity == 0) return ONSTACK_PROFILE_HASH_NONE;
+  size_t mask = index->capacity - 1;
+  for (size_t at = hash & mask; index->slots[at].item != 0; at = (at + 1) & mask) {
+    const onstack_profile_hash_slot *slot = &index->slots[at];
+    if (slot->hash == hash && equal(owner, slot->item - 1, key)) return slot->item - 1;
+  }
+  return ONSTACK_PROFILE_HASH_NONE;
+}
+
+static void hash_place(onstack_profile_hash_slot *slots, size_t mask, onstack_profile_hash_slot slot) {
+  size_t at = slot.hash & mask;
+  while (slots[at].item != 0) at = (at + 1) & mask;
+  slots[at] = slot;
+}
+
+int onstack_profile_hash_reserve(onstack_profile_hash_index *index) {
+  if (index->count < index->capacity / 4 * 3) return 0; /* a quarter stays free: every search ends */
+  size_t capacity = index->capacity == 0 ? 64 : index->capacity * 2;
+  onstack_profile_hash_slot *slots = calloc(capacity, sizeof(*slots));
+  if (!slots) return -ENOMEM;
+  for (size_t i = 0; i < index->capacity; i++) {
+    if (index->slots[i].item != 0) hash_place(slots, capacity - 1, index->slots[i]);
+  }
+  free(index->slots);
+  index->slots = slots;
+  index->capacity = capacity;
+  return 0;
+}
+
+void onstack_profile_hash_insert(onstack_profile_hash_index *index, uint32_t hash, uint32_t item) {
+  hash_place(index->slots, index->capacity - 1, (onstack_profile_hash_slot){.hash = hash, .item = item + 1});
+  index->count++;
+}
+
+void onstack_profile_hash_release(onstack_profile_hash_index *index) {
+  free(index->slots);
+  *index = (onstack_profile_hash_index){0};
+}
+
+/* Multiplication spreads upwards only, so the high half is folded back after each step: addresses differ in
+   low bits, and the index looks at low bits. */
+uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+  return hash ^ (hash >> 32);
+}
+
+uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length) {
+  const char *next = bytes;
+  size_t left = length;
+  for (; left >= 8; left -= 8, next += 8) {
+    uint64_t word;
+    memcpy(&word, next, 8);
+    hash = onstack_profile_hash_word(hash, word);
+  }
+  uint64_t rest = 0;
+  memcpy(&rest, next, left);
+  hash = onstack_profile_hash_word(hash, rest);
+  return onstack_profile_hash_word(hash, length);
+}
+
+uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_profile_hash_word(hash, 0) >> 16); }
+
+size_t onstack_profile_utf8_length(const char *text, size_t left) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  unsigned char lead = bytes[0];
+  size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  if (length > left) return 0;
+  for (size_t i = 1; i < length; i++) {
+    if ((bytes[i] & 0xC0) != 0x80) return 0;
+  }
+  if (length < 3) return length;
+  /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
+  if (lead == 0xE0 && bytes[1] < 0xA0) return 0;
+  if (lead == 0xED && bytes[1] > 0x9F) return 0;
+  if (lead == 0xF0 && bytes[1] < 0x90) return 0;
+  if (lead == 0xF4 && bytes[1] > 0x8F) return 0;
+  return length;
+}
+
+/* A character of three bytes. */
+static uint32_t utf8_three(const unsigned char *bytes) {
+  return (uint32_t)(bytes[0] & 0x0F) << 12 | (uint32_t)(bytes[1] & 0x3F) << 6 | (uint32_t)(bytes[2] & 0x3F);
+}
+
+bool onstack_profile_utf8_is_obeyed(const char *character, size_t length) {
+  const unsigned char *bytes = (const unsigned char *)character;
+  if (length == 1) return bytes[0] < 0x20 || bytes[0] == 0x7F;
+  if (length == 2) return (bytes[0] == 0xC2 && bytes[1] < 0xA0) || (bytes[0] == 0xD8 && bytes[1] == 0x9C); /* U+061C */
+  if (length != 3) return false;
+  const uint32_t code = utf8_three(bytes);
+  return code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
 
 static const char strings_replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
@@ -30011,177 +30108,6 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
   onstack_profile_hash_release(&strings->index);
   free(strings->items);
   *strings = (onstack_profile_strings){0};
-}
-
-/* ---- core/profile/store/times.c ---- */
-
-#include <string.h>
-
-#define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
-#define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
-#define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
-
-typedef struct times_piece {
-  struct times_piece *next;
-  uint32_t capacity;
-  uint8_t bytes[];
-} times_piece;
-
-struct onstack_profile_times {
-  times_piece *newest; /* these three are the adder's alone */
-  uint32_t used;       /* of it */
-  int64_t last_us;
-  times_piece *oldest;
-};
-
-static uint64_t times_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0); }
-
-static size_t times_encode_sample(uint8_t *out, int64_t since_us, uint32_t weight) {
-  size_t length = onstack_protobuf_put_varint(out, times_zigzag(since_us) << 1 | (weight != 1));
-  if (weight != 1) length += onstack_protobuf_put_varint(out + length, weight);
-  return length;
-}
-
-static void *times_take(onstack_profile_timeline *timeline, size_t bytes) {
-  if (bytes > timeline->room) return NULL;
-  void *piece = onstack_profile_arena_take(&timeline->arena, bytes);
-  if (piece) timeline->room -= bytes;
-  return piece;
-}
-
-static times_piece *times_piece_new(onstack_profile_timeline *timeline, uint32_t capacity) {
-  times_piece *piece = times_take(timeline, sizeof(*piece) + capacity);
-  if (piece) *piece = (times_piece){.capacity = capacity};
-  return piece;
-}
-
-static onstack_profile_times *times_new(onstack_profile_timeline *timeline) {
-  onstack_profile_times *chain = times_take(timeline, sizeof(*chain));
-  times_piece *piece = chain ? times_piece_new(timeline, TIMES_FIRST) : NULL;
-  if (!piece) return NULL;
-  *chain = (onstack_profile_times){.newest = piece, .oldest = piece};
-  return chain;
-}
-
-/* A sample's bytes lie in two pieces where the first has no room for all. */
-static bool times_append(onstack_profile_timeline *timeline, onstack_profile_times *chain, const uint8_t *bytes,
-                         size_t length) {
-  times_piece *piece = chain->newest;
-  size_t here = piece->capacity - chain->used;
-  if (here > length) here = length;
-  times_piece *next = NULL;
-  if (here < length) {
-    next = times_piece_new(timeline, piece->capacity < TIMES_LARGEST ? 2 * piece->capacity : TIMES_LARGEST);
-    if (!next) return false;
-  }
-  memcpy(piece->bytes + chain->used, bytes, here);
-  chain->used += (uint32_t)here;
-  if (!next) return true;
-  memcpy(next->bytes, bytes + here, length - here);
-  piece->next = next;
-  chain->newest = next;
-  chain->used = (uint32_t)(length - here);
-  return true;
-}
-
-static bool times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
-                      uint32_t weight) {
-  uint8_t bytes[2 * ONSTACK_PROTOBUF_VARINT];
-  if (times->bytes > TIMES_MOST) return false;
-  if (!times->chain) times->chain = times_new(timeline);
-  if (!times->chain) return false;
-  const size_t length = times_encode_sample(bytes, at_us - times->chain->last_us, weight);
-  if (!times_append(timeline, times->chain, bytes, length)) return false;
-  times->chain->last_us = at_us;
-  times->bytes += (uint32_t)length;
-  return true;
-}
-
-/* Half of the range at most, so that the lowest bit is free: 146,000 years. */
-static int64_t times_us(uint64_t time_ns, uint64_t origin_ns) { return (int64_t)(time_ns - origin_ns) / 1000; }
-
-void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, uint64_t time_ns,
-                               uint32_t weight) {
-  if (times_add(timeline, times, times_us(time_ns, timeline->origin_ns), weight))
-    timeline->kept++;
-  else
-    timeline->lost++;
-}
-
-/* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
-static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us,
-                         uint8_t out[3 * ONSTACK_PROTOBUF_VARINT], uint32_t *skip) {
-  uint64_t number;
-  uint8_t first[ONSTACK_PROTOBUF_VARINT];
-  const uint8_t *bytes_of_first = times->chain->oldest->bytes;
-  onstack_protobuf_reader reader = {bytes_of_first, bytes_of_first + TIMES_FIRST};
-  onstack_protobuf_varint(&reader, &number); /* lies there as a whole */
-  *skip = (uint32_t)(reader.at - bytes_of_first);
-  const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
-  const size_t bytes = onstack_protobuf_put_varint(first, times_zigzag(since + shift_us) << 1 | (number & 1));
-  size_t length = onstack_protobuf_put_varint(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
-  length += onstack_protobuf_put_varint(out + length, times->bytes - *skip + bytes);
-  memcpy(out + length, first, bytes);
-  return length + bytes;
-}
-
-size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
-  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
-  uint32_t skip;
-  if (times->bytes == 0) return 0;
-  const size_t length = times_head(times, shift_us, head, &skip);
-  return length + times->bytes - skip;
-}
-
-int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
-  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
-  uint32_t at;
-  if (times->bytes == 0) return 0;
-  const size_t length = times_head(times, shift_us, head, &at);
-  int error = onstack_profile_output_put(output, head, length);
-  const times_piece *piece = times->chain->oldest;
-  for (uint32_t left = times->bytes - at; error == 0;) {
-    const uint32_t here = piece->capacity - at < left ? piece->capacity - at : left;
-    error = onstack_profile_output_put(output, piece->bytes + at, here);
-    left -= here;
-    if (left == 0) break; /* the last piece's `next` may be being written */
-    piece = piece->next;
-    at = 0;
-  }
-  return error;
-}
-
-/* ---- core/profile/store/utf8.c ---- */
-
-size_t onstack_profile_utf8_length(const char *text, size_t left) {
-  const unsigned char *bytes = (const unsigned char *)text;
-  unsigned char lead = bytes[0];
-  size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length > left) return 0;
-  for (size_t i = 1; i < length; i++) {
-    if ((bytes[i] & 0xC0) != 0x80) return 0;
-  }
-  if (length < 3) return length;
-  /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
-  if (lead == 0xE0 && bytes[1] < 0xA0) return 0;
-  if (lead == 0xED && bytes[1] > 0x9F) return 0;
-  if (lead == 0xF0 && bytes[1] < 0x90) return 0;
-  if (lead == 0xF4 && bytes[1] > 0x8F) return 0;
-  return length;
-}
-
-/* A character of three bytes. */
-static uint32_t utf8_three(const unsigned char *bytes) {
-  return (uint32_t)(bytes[0] & 0x0F) << 12 | (uint32_t)(bytes[1] & 0x3F) << 6 | (uint32_t)(bytes[2] & 0x3F);
-}
-
-bool onstack_profile_utf8_is_obeyed(const char *character, size_t length) {
-  const unsigned char *bytes = (const unsigned char *)character;
-  if (length == 1) return bytes[0] < 0x20 || bytes[0] == 0x7F;
-  if (length == 2) return (bytes[0] == 0xC2 && bytes[1] < 0xA0) || (bytes[0] == 0xD8 && bytes[1] == 0x9C); /* U+061C */
-  if (length != 3) return false;
-  const uint32_t code = utf8_three(bytes);
-  return code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
 /* ---- core/profile/tables.c ---- */

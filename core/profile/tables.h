@@ -7,7 +7,7 @@
 #ifndef ONSTACK_PROFILE_TABLES_H
 #define ONSTACK_PROFILE_TABLES_H
 
-#include "profile/store/protobuf.h"
+#include "profile/store/output.h"
 #include "profile/report.h"
 
 /* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */

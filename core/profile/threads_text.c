@@ -3,7 +3,7 @@
 
 #include "profile/report.h"
 #include "profile/truncation.h"
-#include "profile/store/utf8.h"
+#include "profile/store/store.h"
 
 #include <errno.h>
 #include <inttypes.h>

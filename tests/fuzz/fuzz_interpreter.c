@@ -14,7 +14,7 @@
 #include "sampler/interpreter/interpreter.h"
 #include "platform/sys.h"
 #include "platform/context.h"
-#include "profile/store/utf8.h"
+#include "profile/store/store.h"
 
 #include <sys/mman.h>
 

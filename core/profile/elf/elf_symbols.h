@@ -12,7 +12,7 @@
 #include "platform/defs.h"
 #include "platform/elf_file.h"
 #include "profile/maps/maps.h"
-#include "profile/store/arena.h"
+#include "profile/store/store.h"
 
 typedef struct onstack_elf_query {
   uint64_t address; /* in: virtual, as in the file */

@@ -2,7 +2,7 @@
 #include "profile/elf/symbol_index.h"
 
 #include "profile/elf/elf_symbols.h"
-#include "profile/store/arena.h"
+#include "profile/store/store.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,7 @@
 
 #include "platform/defs.h"
 #include "profile/maps/maps.h"
-#include "profile/store/hash_index.h"
-#include "profile/store/string_table.h"
+#include "profile/store/store.h"
 
 #include "onstack/onstack.h"
 

@@ -11,7 +11,7 @@
 #include "platform/clock_ns.h"
 #include "profile/elf/symbol_table.h"
 #include "profile/generated/generated.h"
-#include "profile/store/hash_index.h"
+#include "profile/store/store.h"
 #include "profile/store/stacks.h"
 
 #include <errno.h>

@@ -16,7 +16,7 @@
 
 #include "platform/defs.h"
 #include "platform/elf_build_id.h"
-#include "profile/store/arena.h"
+#include "profile/store/store.h"
 
 /* Between what processes have and what kernels have: no machine has code there. */
 #define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)

@@ -2,7 +2,7 @@
 #include "profile/otlp/otlp_fields.h"
 #include "profile/otlp/otlp_writer.h"
 #include "profile/otlp/process_context.h"
-#include "profile/store/protobuf_reader.h"
+#include "profile/store/output.h"
 
 #include <errno.h>
 #include <stdio.h>

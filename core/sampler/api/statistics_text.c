@@ -7,7 +7,7 @@
 #include "sampler/source/clock.h"
 #include "sampler/modules/table_files.h"
 #include "profile/truncation.h"
-#include "profile/store/utf8.h"
+#include "profile/store/store.h"
 #include "sampler/api/session.h"
 
 #include <errno.h>
