@@ -93,9 +93,6 @@ ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, con
 /* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
 ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
 
-/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
-ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
-
 /* Adds a copy; its path is in the set's arena. NULL: no memory. */
 ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
                                                                       const onstack_profile_mapping *mapping,
