@@ -5002,10 +5002,10 @@ ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
 
 #endif
 
-/* ---- core/profile/threads_text.h ---- */
+/* ---- core/profile/text.h ---- */
 /* A dump as text: threads with the same stack stand together, above it; the group of the lowest thread id comes first. */
-#ifndef ONSTACK_PROFILE_THREADS_TEXT_H
-#define ONSTACK_PROFILE_THREADS_TEXT_H
+#ifndef ONSTACK_PROFILE_TEXT_H
+#define ONSTACK_PROFILE_TEXT_H
 
 /* ---- core/profile/store/output.h ---- */
 /* Bytes on their way to the host's writer: gathered, so that it is called a few times and not for each number. */
@@ -6124,10 +6124,10 @@ ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame
 
 #endif
 
-/* ---- core/profile/interpreted_lines.h ---- */
-/* Frames of interpreted languages in a profile: their names are asked for when it is written, symbolized or not. */
-#ifndef ONSTACK_PROFILE_INTERPRETED_LINES_H
-#define ONSTACK_PROFILE_INTERPRETED_LINES_H
+/* ---- core/profile/report.h ---- */
+/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
+#ifndef ONSTACK_PROFILE_REPORT_H
+#define ONSTACK_PROFILE_REPORT_H
 
 /* ---- core/profile/elf/symbol_table.h ---- */
 /*
@@ -6443,11 +6443,208 @@ ONSTACK_INTERNAL int onstack_profile_demangle(onstack_symbol_table *table, onsta
 
 #endif
 
+/* ---- core/profile/profile.h ---- */
+/*
+ * The profile: a sink that aggregates, and the views that writers take of it.
+ *
+ * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
+ * sink waits for a writer at most as long as it takes to copy the counts.
+ */
+#ifndef ONSTACK_PROFILE_PROFILE_H
+#define ONSTACK_PROFILE_PROFILE_H
+
+/* ---- core/profile/store/stacks.h ---- */
+/*
+ * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
+ *
+ * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
+ * a copy of the entries (with their counts of one instant) reads frames without the lock.
+ */
+#ifndef ONSTACK_PROFILE_STORE_STACKS_H
+#define ONSTACK_PROFILE_STORE_STACKS_H
+
+/*
+ * When the samples of a stack were taken, in some four bytes each. Not locked: the profile's lock covers every call here, but
+ * what a view has of a stack can be read without: bytes are added behind those that are there, and never moved.
+ *
+ * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
+ * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first
+ * since the origin, in zigzag form (0, -1, 1, -2, ...).
+ *
+ * They are kept in memory, and not written to a file while the program runs: ONSTACK_TIMELINE_BYTES hold an hour of 16 busy
+ * threads at 99 Hz; a file would be input and output at the host's cost, something to clear away after a crash, and one more
+ * that a fork shares. What finds no room is counted, and whoever records for longer asks for more, or begins a new profile.
+ */
+
+typedef struct onstack_profile_times onstack_profile_times;
+
+/* Of all stacks of a profile. */
+typedef struct onstack_profile_timeline {
+  onstack_profile_arena arena;
+  uint64_t origin_ns; /* monotonic */
+  bool wanted;
+  size_t room; /* bytes that may still be taken */
+  uint64_t kept, lost;
+} onstack_profile_timeline;
+
+/* What a stack has: all zero, no times. */
+typedef struct onstack_profile_stack_times {
+  onstack_profile_times *chain;
+  uint32_t bytes;
+} onstack_profile_stack_times;
+
+/* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They
+   are not gathered before: a stack's may be many. */
+ONSTACK_INTERNAL size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us);
+ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us,
+                                                 onstack_profile_output *output);
+
+/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
+
+typedef struct onstack_profile_held_object {
+  uint64_t object; /* 0: the place is free */
+  uint64_t value;
+  uint64_t time_ns; /* when it was allocated */
+  uint32_t weight;
+  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
+} onstack_profile_held_object;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_held {
+  onstack_profile_held_object *places;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} onstack_profile_held;
+
+#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
+
+/* What tells a stack from others besides its frames. Most stacks of a profile share a few. */
+typedef struct onstack_profile_head {
+  uint64_t period;
+  const char *labels; /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
+  onstack_truncation truncation;
+  onstack_kind kind;
+  int32_t tid;                                   /* 0 where threads are not told apart */
+  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
+} onstack_profile_head;
+
+/* There may be a million: a number for a frame, and one head for many. */
+typedef struct onstack_profile_stack {
+  const uint32_t *frames; /* numbers of addresses, leaf first */
+  const onstack_profile_head *head;
+  uint32_t frame_count;
+  onstack_profile_stack_times times;
+  uint64_t first_ns, last_ns; /* of its samples; monotonic */
+  uint64_t weight;            /* 0: no samples yet */
+  uint64_t value;
+  uint64_t held_weight; /* of allocations, what is in use */
+  uint64_t held_value;
+} onstack_profile_stack;
+
+typedef struct onstack_profile_stacks {
+  size_t references;
+  onstack_profile_arena frames; /* and heads */
+  /* Look-up addresses by number: interrupted PCs, and return addresses minus 1. */
+  onstack_profile_hash_index address_index;
+  uint64_t *addresses;
+  size_t address_count, address_capacity;
+  onstack_profile_hash_index head_index;
+  const onstack_profile_head **heads;
+  size_t head_count, head_capacity;
+  onstack_profile_head overflow_heads[ONSTACK_KINDS];
+  onstack_profile_hash_index index;
+  onstack_profile_stack *items;
+  size_t count;
+  size_t capacity;
+  /* All that came when `count` had reached its limit, by kind; without frames. */
+  onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_held held;
+  onstack_profile_timeline timeline;
+} onstack_profile_stacks;
+
+/* Returns an empty store with one reference, NULL when memory is out. Times of samples are kept in `timeline_bytes`, since
+   `origin_ns`. */
+ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns);
+/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
+ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
+ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
+
+/*
+ * Counts a sample, whose frames are these look-up addresses. What `head` points to is copied. *added: the stack was not known
+ * before (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
+ */
+ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_head *head,
+                                                  const uint64_t *frames, const onstack_sample *sample, size_t limit,
+                                                  bool *added);
+
+/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
+ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
+
+#endif
+
+/* The state of a profile at one instant. Read without the lock. */
+typedef struct onstack_profile_view {
+  onstack_profile_stack *items; /* own copy; frames and heads belong to `stacks` */
+  size_t count;
+  uint64_t *addresses; /* own copy, by the numbers that frames are */
+  size_t address_count;
+  onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_stacks *stacks;  /* a reference, or NULL when there are no samples */
+  onstack_profile_maps *maps;      /* a reference */
+  uint64_t times_kept, times_lost; /* both 0: none were wanted, or there are no samples */
+  bool thread_names;
+  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
+  int64_t start_unix_ns;
+  int64_t duration_ns; /* since then */
+} onstack_profile_view;
+
+/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                                               onstack_profile_view *view);
+ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
+
+#endif
+
+/* The name of the frame that holds what came after max_stacks. */
+#define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"
+
+typedef struct onstack_profile_report {
+  onstack_profile *profile;
+  onstack_profile_view view;
+  onstack_symbol_table symbols;
+  uint32_t *numbers; /* of an address of the view, its number in `symbols`; there for those of the view's stacks */
+  bool symbolized;
+  int64_t start_unix_ns;
+  int64_t duration_ns;
+  const char *comments; /* the caller's */
+  uint64_t period;      /* of a profile without samples */
+  onstack_kind kind;    /* the only one that was asked for; 0: all */
+} onstack_profile_report;
+
+/*
+ * `always_names`: addresses are named by module and offset even when the caller wants no symbols.
+ * Errors: ONSTACK_E_OPTIONS, -ENOMEM, the symbolizer's (nothing to close).
+ */
+ONSTACK_INTERNAL int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
+                                                 const onstack_write_options *options, bool always_names);
+ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *report);
+
+/* What is said of stacks that were cut short. All strings are static. */
+
+/*
+ * The name of the frame that stands in for the missing callers of a stack cut short, so that nobody takes its last
+ * frame for a root. NULL where none is missing (the stack is whole) or none was asked for.
+ */
+ONSTACK_INTERNAL const char *onstack_profile_truncation_frame(uint32_t truncation);
+
+/* The reason's key in lines of statistics; NULL: none. */
+ONSTACK_INTERNAL const char *onstack_profile_truncation_key(uint32_t truncation);
+
+/* Frames of interpreted languages in a profile: their names are asked for when it is written, symbolized or not. */
+
 /* onstack_interpreted_describe, set by the first session; NULL: there has been none (publish / observe). */
 ONSTACK_INTERNAL_DATA int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
-
-/* Names the addresses of such frames. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_name_interpreted(onstack_symbol_table *table);
 
 #endif
 
@@ -8262,22 +8459,6 @@ typedef struct onstack_table_files_counters {
 } onstack_table_files_counters;
 
 ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
-
-#endif
-
-/* ---- core/profile/truncation.h ---- */
-/* What is said of stacks that were cut short. All strings are static. */
-#ifndef ONSTACK_PROFILE_TRUNCATION_H
-#define ONSTACK_PROFILE_TRUNCATION_H
-
-/*
- * The name of the frame that stands in for the missing callers of a stack cut short, so that nobody takes its last
- * frame for a root. NULL where none is missing (the stack is whole) or none was asked for.
- */
-ONSTACK_INTERNAL const char *onstack_profile_truncation_frame(uint32_t truncation);
-
-/* The reason's key in lines of statistics; NULL: none. */
-ONSTACK_INTERNAL const char *onstack_profile_truncation_key(uint32_t truncation);
 
 #endif
 
@@ -24711,329 +24892,6 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
 
-/* ---- core/profile/columns.c ---- */
-/* ---- core/profile/columns.h ---- */
-/* The sample types of a written profile: which values its samples have, by the kinds that it holds. */
-#ifndef ONSTACK_PROFILE_COLUMNS_H
-#define ONSTACK_PROFILE_COLUMNS_H
-
-/* ---- core/profile/report.h ---- */
-/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
-#ifndef ONSTACK_PROFILE_REPORT_H
-#define ONSTACK_PROFILE_REPORT_H
-
-/* ---- core/profile/profile.h ---- */
-/*
- * The profile: a sink that aggregates, and the views that writers take of it.
- *
- * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
- * sink waits for a writer at most as long as it takes to copy the counts.
- */
-#ifndef ONSTACK_PROFILE_PROFILE_H
-#define ONSTACK_PROFILE_PROFILE_H
-
-/* ---- core/profile/store/stacks.h ---- */
-/*
- * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
- *
- * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
- * a copy of the entries (with their counts of one instant) reads frames without the lock.
- */
-#ifndef ONSTACK_PROFILE_STORE_STACKS_H
-#define ONSTACK_PROFILE_STORE_STACKS_H
-
-/*
- * When the samples of a stack were taken, in some four bytes each. Not locked: the profile's lock covers every call here, but
- * what a view has of a stack can be read without: bytes are added behind those that are there, and never moved.
- *
- * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
- * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first
- * since the origin, in zigzag form (0, -1, 1, -2, ...).
- *
- * They are kept in memory, and not written to a file while the program runs: ONSTACK_TIMELINE_BYTES hold an hour of 16 busy
- * threads at 99 Hz; a file would be input and output at the host's cost, something to clear away after a crash, and one more
- * that a fork shares. What finds no room is counted, and whoever records for longer asks for more, or begins a new profile.
- */
-
-typedef struct onstack_profile_times onstack_profile_times;
-
-/* Of all stacks of a profile. */
-typedef struct onstack_profile_timeline {
-  onstack_profile_arena arena;
-  uint64_t origin_ns; /* monotonic */
-  bool wanted;
-  size_t room; /* bytes that may still be taken */
-  uint64_t kept, lost;
-} onstack_profile_timeline;
-
-/* What a stack has: all zero, no times. */
-typedef struct onstack_profile_stack_times {
-  onstack_profile_times *chain;
-  uint32_t bytes;
-} onstack_profile_stack_times;
-
-/* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They
-   are not gathered before: a stack's may be many. */
-ONSTACK_INTERNAL size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us);
-ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us,
-                                                 onstack_profile_output *output);
-
-/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
-
-typedef struct onstack_profile_held_object {
-  uint64_t object; /* 0: the place is free */
-  uint64_t value;
-  uint64_t time_ns; /* when it was allocated */
-  uint32_t weight;
-  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
-} onstack_profile_held_object;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_held {
-  onstack_profile_held_object *places;
-  size_t capacity; /* a power of two, or 0 */
-  size_t count;
-} onstack_profile_held;
-
-#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
-
-/* What tells a stack from others besides its frames. Most stacks of a profile share a few. */
-typedef struct onstack_profile_head {
-  uint64_t period;
-  const char *labels; /* pairs of strings, as in the sample; NULL: none */
-  uint32_t label_bytes;
-  onstack_truncation truncation;
-  onstack_kind kind;
-  int32_t tid;                                   /* 0 where threads are not told apart */
-  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
-} onstack_profile_head;
-
-/* There may be a million: a number for a frame, and one head for many. */
-typedef struct onstack_profile_stack {
-  const uint32_t *frames; /* numbers of addresses, leaf first */
-  const onstack_profile_head *head;
-  uint32_t frame_count;
-  onstack_profile_stack_times times;
-  uint64_t first_ns, last_ns; /* of its samples; monotonic */
-  uint64_t weight;            /* 0: no samples yet */
-  uint64_t value;
-  uint64_t held_weight; /* of allocations, what is in use */
-  uint64_t held_value;
-} onstack_profile_stack;
-
-typedef struct onstack_profile_stacks {
-  size_t references;
-  onstack_profile_arena frames; /* and heads */
-  /* Look-up addresses by number: interrupted PCs, and return addresses minus 1. */
-  onstack_profile_hash_index address_index;
-  uint64_t *addresses;
-  size_t address_count, address_capacity;
-  onstack_profile_hash_index head_index;
-  const onstack_profile_head **heads;
-  size_t head_count, head_capacity;
-  onstack_profile_head overflow_heads[ONSTACK_KINDS];
-  onstack_profile_hash_index index;
-  onstack_profile_stack *items;
-  size_t count;
-  size_t capacity;
-  /* All that came when `count` had reached its limit, by kind; without frames. */
-  onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_held held;
-  onstack_profile_timeline timeline;
-} onstack_profile_stacks;
-
-/* Returns an empty store with one reference, NULL when memory is out. Times of samples are kept in `timeline_bytes`, since
-   `origin_ns`. */
-ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns);
-/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
-ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
-ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
-
-/*
- * Counts a sample, whose frames are these look-up addresses. What `head` points to is copied. *added: the stack was not known
- * before (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
- */
-ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_head *head,
-                                                  const uint64_t *frames, const onstack_sample *sample, size_t limit,
-                                                  bool *added);
-
-/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
-ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
-
-#endif
-
-/* The state of a profile at one instant. Read without the lock. */
-typedef struct onstack_profile_view {
-  onstack_profile_stack *items; /* own copy; frames and heads belong to `stacks` */
-  size_t count;
-  uint64_t *addresses; /* own copy, by the numbers that frames are */
-  size_t address_count;
-  onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_stacks *stacks;  /* a reference, or NULL when there are no samples */
-  onstack_profile_maps *maps;      /* a reference */
-  uint64_t times_kept, times_lost; /* both 0: none were wanted, or there are no samples */
-  bool thread_names;
-  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
-  int64_t start_unix_ns;
-  int64_t duration_ns; /* since then */
-} onstack_profile_view;
-
-/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
-                                               onstack_profile_view *view);
-ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
-
-#endif
-
-/* The name of the frame that holds what came after max_stacks. */
-#define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"
-
-typedef struct onstack_profile_report {
-  onstack_profile *profile;
-  onstack_profile_view view;
-  onstack_symbol_table symbols;
-  uint32_t *numbers; /* of an address of the view, its number in `symbols`; there for those of the view's stacks */
-  bool symbolized;
-  int64_t start_unix_ns;
-  int64_t duration_ns;
-  const char *comments; /* the caller's */
-  uint64_t period;      /* of a profile without samples */
-  onstack_kind kind;    /* the only one that was asked for; 0: all */
-} onstack_profile_report;
-
-/*
- * `always_names`: addresses are named by module and offset even when the caller wants no symbols.
- * Errors: ONSTACK_E_OPTIONS, -ENOMEM, the symbolizer's (nothing to close).
- */
-ONSTACK_INTERNAL int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
-                                                 const onstack_write_options *options, bool always_names);
-ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *report);
-
-#endif
-
-/* Each kind has its value, and most have a count; allocations have both also of what is in use. */
-#define ONSTACK_PROFILE_COLUMNS (2 * ONSTACK_KINDS)
-#define ONSTACK_PROFILE_NO_COLUMN UINT8_MAX
-
-typedef struct onstack_profile_column {
-  const char *type;
-  const char *unit;
-} onstack_profile_column;
-
-typedef struct onstack_profile_columns {
-  onstack_profile_column items[ONSTACK_PROFILE_COLUMNS];
-  uint32_t count;
-  onstack_kind first;              /* whose value is shown first, and whose period the profile has */
-  uint8_t weight[ONSTACK_KINDS];   /* the column of a kind's weight; ONSTACK_PROFILE_NO_COLUMN: none */
-  uint8_t value[ONSTACK_KINDS];    /* of its value */
-  uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PROFILE_NO_COLUMN: no allocations */
-  uint8_t shown;                   /* by default */
-  bool says_shown;                 /* readers would not choose it by themselves */
-  const char *drop_frames;         /* the functions that readers leave out, with what they call; NULL: none */
-  const char *period_type;
-  uint64_t period;
-} onstack_profile_columns;
-
-ONSTACK_INTERNAL onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report);
-
-/* A stack's value in a column; 0 in those of other kinds. */
-ONSTACK_INTERNAL uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns,
-                                                        const onstack_profile_stack *stack, uint32_t column);
-
-#endif
-
-#include <string.h>
-
-/* Sessions that share a profile may have periods of their own. */
-#define ONSTACK_PROFILE_PERIODS 8u
-
-/* As Go's profiles of the same things have them, where there are such. */
-static const struct {
-  const char *weight, *value;
-} columns_types[ONSTACK_KINDS] = {
-    [ONSTACK_KIND_CPU] = {"samples", "cpu"},
-    [ONSTACK_KIND_WALL] = {"samples", "wall"},
-    [ONSTACK_KIND_ALLOCATION] = {"alloc_objects", "alloc_space"},
-    [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
-    [ONSTACK_KIND_DUMP] = {NULL, "threads"},
-};
-
-/*
- * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
- * table's first column names who asked for the memory. The frames are in the profile.
- */
-static const char columns_allocators[] =
-    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
-    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
-    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
-
-static const char *columns_unit_name(onstack_unit unit) {
-  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
-}
-
-/* Readers choose a column by its type: there is one of each. */
-static uint8_t columns_add(onstack_profile_columns *columns, const char *type, onstack_unit unit) {
-  uint32_t i = 0;
-  if (!type) return ONSTACK_PROFILE_NO_COLUMN;
-  while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
-  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, columns_unit_name(unit)};
-  return (uint8_t)i;
-}
-
-/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
-static uint64_t columns_main_period(const onstack_profile_view *view, onstack_kind kind) {
-  uint64_t periods[ONSTACK_PROFILE_PERIODS] = {0}, values[ONSTACK_PROFILE_PERIODS] = {0};
-  size_t known = 0, best = 0;
-  for (size_t i = 0; i < view->count; i++) {
-    size_t at = 0;
-    if (view->items[i].head->kind != kind) continue;
-    while (at < known && periods[at] != view->items[i].head->period) at++;
-    if (at == ONSTACK_PROFILE_PERIODS) continue;
-    if (at == known) periods[known++] = view->items[i].head->period;
-    values[at] += view->items[i].value;
-    if (values[at] > values[best]) best = at;
-  }
-  return periods[best];
-}
-
-static void columns_fill(onstack_profile_columns *columns, uint32_t kinds) {
-  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
-    if (!(kinds & 1u << kind)) continue;
-    if (columns->first == 0) columns->first = kind;
-    columns->weight[kind] = columns_add(columns, columns_types[kind].weight, ONSTACK_UNIT_COUNT);
-    columns->value[kind] = columns_add(columns, columns_types[kind].value, onstack_kind_unit(kind));
-    if (kind != ONSTACK_KIND_ALLOCATION) continue;
-    columns->held_weight = columns_add(columns, "inuse_objects", ONSTACK_UNIT_COUNT);
-    columns->held_value = columns_add(columns, "inuse_space", ONSTACK_UNIT_BYTES);
-  }
-}
-
-onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report) {
-  const onstack_profile_view *view = &report->view;
-  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
-  const uint32_t kinds = view->kinds != 0 ? view->kinds : 1u << empty;
-  onstack_profile_columns columns = {
-      .count = 0, .held_weight = ONSTACK_PROFILE_NO_COLUMN, .held_value = ONSTACK_PROFILE_NO_COLUMN};
-  columns_fill(&columns, kinds);
-  const bool heap = columns.first == ONSTACK_KIND_ALLOCATION;
-  columns.shown = heap ? columns.held_value : columns.value[columns.first];
-  /* Of several kinds, and of allocations, the last would be shown; of the latter that is right, and is said as Go says it. */
-  columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
-  columns.drop_frames = heap ? columns_allocators : NULL;
-  columns.period_type = heap ? "space" : columns.items[columns.shown].type;
-  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period;
-  return columns;
-}
-
-/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
-uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, const onstack_profile_stack *stack,
-                                       uint32_t column) {
-  if (column == columns->value[stack->head->kind]) return stack->value;
-  if (column == columns->weight[stack->head->kind]) return stack->weight;
-  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
-  return column == columns->held_value ? stack->held_value : 0;
-}
-
 /* ---- core/profile/elf/elf_symbols.c ---- */
 /* ---- core/profile/elf/elf_symbols.h ---- */
 /*
@@ -25871,229 +25729,6 @@ int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler dema
   return error;
 }
 
-/* ---- core/profile/folded.c ---- */
-/*
- * Folded stacks. The frames of each stack become ranks of their names, root first; ranks are compared and merged, and
- * text is made only for the lines that are written: names repeat a thousandfold, and the text of all stacks could be
- * many times the profile.
- */
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define ONSTACK_FOLDED_UNNAMED_THREAD "[unnamed thread]"
-
-typedef struct folded_line {
-  uint32_t *frames; /* first numbers of `names`, later ranks; root first */
-  size_t count;
-  uint64_t number;
-} folded_line;
-
-typedef struct folded_report {
-  const onstack_profile_report *report;
-  onstack_profile_strings names; /* as they are written */
-  uint32_t *line_names;          /* symbol table's line -> number in `names` */
-  uint32_t *order;               /* rank -> number in `names` */
-  onstack_profile_arena arena;
-  folded_line *lines;
-  size_t count;
-} folded_report;
-
-/* Adds a name as it is written: the separators are not for names. */
-static int folded_add_name(folded_report *folded, const char *text, size_t length, uint32_t *number) {
-  if (!memchr(text, ';', length) && !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
-    return onstack_profile_strings_add(&folded->names, text, length, number);
-  }
-  char *clean = malloc(length);
-  if (!clean) return -ENOMEM;
-  for (size_t i = 0; i < length; i++) {
-    clean[i] = text[i] == ';' ? ':' : text[i] == '\n' || text[i] == '\r' ? ' ' : text[i];
-  }
-  int error = onstack_profile_strings_add(&folded->names, clean, length, number);
-  free(clean);
-  return error;
-}
-
-static int folded_add_names(folded_report *folded) {
-  const onstack_symbol_table *symbols = &folded->report->symbols;
-  folded->line_names = malloc((symbols->line_count + 1) * sizeof(*folded->line_names));
-  if (!folded->line_names) return -ENOMEM;
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < symbols->line_count; i++) {
-    const onstack_profile_string *name = &symbols->strings.items[symbols->lines[i].name];
-    error = folded_add_name(folded, name->text, name->length, &folded->line_names[i]);
-  }
-  return error;
-}
-
-/* Writes names of a stack's functions from the end of `frames` to its start; returns how many (with NULL: counts). */
-static size_t folded_put_functions(const folded_report *folded, const onstack_profile_stack *stack, uint32_t *end) {
-  const onstack_symbol_table *symbols = &folded->report->symbols;
-  size_t count = 0;
-  for (uint32_t i = 0; i < stack->frame_count; i++) {
-    uint32_t number = folded->report->numbers[stack->frames[i]];
-    uint32_t line = symbols->lines_of[number].first;
-    for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
-      count++;
-      if (end) *(end - count) = folded->line_names[line];
-    }
-  }
-  return count;
-}
-
-/* Of time the ticks, which other tools count too; of anything else what it is measured in. */
-static uint64_t folded_number(const onstack_profile_stack *stack) {
-  const bool ticks = stack->head->kind == ONSTACK_KIND_CPU || stack->head->kind == ONSTACK_KIND_WALL;
-  return ticks ? stack->weight : stack->value;
-}
-
-static int folded_add_stack(folded_report *folded, const onstack_profile_stack *stack) {
-  uint32_t head[2], head_count = 0;
-  int error = 0;
-  if (folded->report->view.thread_names) {
-    const char *name = stack->head->thread_name[0] != '\0' ? stack->head->thread_name : ONSTACK_FOLDED_UNNAMED_THREAD;
-    error = folded_add_name(folded, name, strlen(name), &head[head_count++]);
-  }
-  const char *cut = onstack_profile_truncation_frame(stack->head->truncation);
-  if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
-  if (error != 0) return error;
-  folded_line *line = &folded->lines[folded->count];
-  line->number = folded_number(stack);
-  line->count = head_count + folded_put_functions(folded, stack, NULL);
-  line->frames = onstack_profile_arena_take(&folded->arena, line->count * sizeof(*line->frames));
-  if (!line->frames) return -ENOMEM;
-  for (uint32_t i = 0; i < head_count; i++) line->frames[i] = head[i];
-  folded_put_functions(folded, stack, line->frames + line->count);
-  folded->count++;
-  return 0;
-}
-
-static int folded_add_overflow(folded_report *folded, const onstack_profile_stack *overflow) {
-  if (overflow->weight == 0) return 0;
-  folded_line *line = &folded->lines[folded->count];
-  *line = (folded_line){.count = 1, .number = folded_number(overflow)};
-  line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
-  if (!line->frames) return -ENOMEM;
-  folded->count++;
-  return folded_add_name(folded, ONSTACK_PROFILE_OVERFLOW_FRAME, strlen(ONSTACK_PROFILE_OVERFLOW_FRAME), line->frames);
-}
-
-typedef struct folded_name {
-  const char *text;
-  uint32_t number;
-} folded_name;
-
-/* Names compare as they do in a line, where ';' follows: "f (cold)" comes before "f", since ' ' is below ';'. */
-static int folded_compare_names(const void *a, const void *b) {
-  const unsigned char *left = (const unsigned char *)((const folded_name *)a)->text;
-  const unsigned char *right = (const unsigned char *)((const folded_name *)b)->text;
-  while (*left == *right && *left != '\0') left++, right++;
-  unsigned char x = *left == '\0' ? ';' : *left, y = *right == '\0' ? ';' : *right;
-  return x < y ? -1 : x > y;
-}
-
-/* Replaces numbers by ranks, so that stacks compare as numbers do. */
-static int folded_rank(folded_report *folded) {
-  size_t count = folded->names.count;
-  folded_name *sorted = malloc(count * sizeof(*sorted));
-  uint32_t *ranks = malloc(count * sizeof(*ranks));
-  folded->order = malloc(count * sizeof(*folded->order));
-  int error = !sorted || !ranks || !folded->order ? -ENOMEM : 0;
-  if (error == 0) {
-    for (size_t i = 0; i < count; i++) {
-      sorted[i] = (folded_name){.text = folded->names.items[i].text, .number = (uint32_t)i};
-    }
-    qsort(sorted, count, sizeof(*sorted), folded_compare_names);
-    for (size_t i = 0; i < count; i++) {
-      folded->order[i] = sorted[i].number;
-      ranks[sorted[i].number] = (uint32_t)i;
-    }
-    for (size_t i = 0; i < folded->count; i++) {
-      folded_line *line = &folded->lines[i];
-      for (size_t frame = 0; frame < line->count; frame++) line->frames[frame] = ranks[line->frames[frame]];
-    }
-  }
-  free(sorted);
-  free(ranks);
-  return error;
-}
-
-static int folded_compare_lines(const void *a, const void *b) {
-  const folded_line *left = a, *right = b;
-  size_t common = left->count < right->count ? left->count : right->count;
-  for (size_t i = 0; i < common; i++) {
-    if (left->frames[i] != right->frames[i]) return left->frames[i] < right->frames[i] ? -1 : 1;
-  }
-  return left->count < right->count ? -1 : left->count > right->count;
-}
-
-static int folded_build(folded_report *folded) {
-  const onstack_profile_view *view = &folded->report->view;
-  folded->lines = malloc((view->count + ONSTACK_KINDS) * sizeof(*folded->lines));
-  if (!folded->lines) return -ENOMEM;
-  int error = folded_add_names(folded);
-  for (size_t i = 0; error == 0 && i < view->count; i++) error = folded_add_stack(folded, &view->items[i]);
-  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) error = folded_add_overflow(folded, &view->overflow[i]);
-  if (error == 0) error = folded_rank(folded);
-  if (error == 0) qsort(folded->lines, folded->count, sizeof(*folded->lines), folded_compare_lines);
-  return error;
-}
-
-static int folded_write_lines(const folded_report *folded, onstack_profile_output *output) {
-  int error = 0;
-  for (size_t i = 0, next; error == 0 && i < folded->count; i = next) {
-    const folded_line *line = &folded->lines[i];
-    uint64_t sum = 0;
-    for (next = i; next < folded->count && folded_compare_lines(line, &folded->lines[next]) == 0; next++) {
-      sum += folded->lines[next].number;
-    }
-    for (size_t frame = 0; frame < line->count; frame++) {
-      const onstack_profile_string *name = &folded->names.items[folded->order[line->frames[frame]]];
-      if (frame > 0) onstack_profile_output_put(output, ";", 1);
-      onstack_profile_output_put(output, name->text, name->length);
-    }
-    char number[24];
-    int length = snprintf(number, sizeof(number), " %" PRIu64 "\n", sum);
-    error = onstack_profile_output_put(output, number, (size_t)length);
-  }
-  return error;
-}
-
-static void folded_release(folded_report *folded) {
-  onstack_profile_strings_release(&folded->names);
-  onstack_profile_arena_release(&folded->arena);
-  free(folded->line_names);
-  free(folded->order);
-  free(folded->lines);
-}
-
-static int folded_write(const onstack_profile_report *report, onstack_profile_output *output) {
-  folded_report folded = {.report = report};
-  if (report->view.kinds & (report->view.kinds - 1)) return ONSTACK_E_KINDS;
-  int error = onstack_profile_strings_init(&folded.names);
-  if (error == 0) error = folded_build(&folded);
-  if (error == 0) error = folded_write_lines(&folded, output);
-  folded_release(&folded);
-  return error;
-}
-
-ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
-                                             onstack_writer writer, void *writer_data) {
-  ONSTACK_UNCANCELLED;
-  onstack_profile_report report;
-  onstack_profile_output output;
-  if (!writer) return ONSTACK_E_OPTIONS;
-  int error = onstack_profile_report_open(&report, profile, options, true);
-  if (error != 0) return error;
-  error = onstack_profile_output_open(&output, writer, writer_data);
-  if (error == 0) error = onstack_profile_output_close(&output, folded_write(&report, &output));
-  onstack_profile_report_close(&report);
-  return error;
-}
-
 /* ---- core/profile/generated/generated.c ---- */
 
 #include <errno.h>
@@ -26760,37 +26395,6 @@ static int perf_map_read_and_give(onstack_symbol_table *table, const onstack_nam
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {perf_map_read_and_give};
-
-/* ---- core/profile/interpreted_lines.c ---- */
-
-#include <stdio.h>
-
-ONSTACK_INTERNAL_DEFINE int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
-
-/* The system name has the language before it, "python:<module>": readers take a name for one of C++, and its brackets for
-   parameters to be left out, if the two are the same. */
-static int interpreted_name(onstack_symbol_table *table, uint32_t number, const onstack_frame_text *text) {
-  char system_name[sizeof(text->language) + sizeof(text->function) + 1];
-  snprintf(system_name, sizeof(system_name), "%s:%s", text->language, text->function);
-  const onstack_symbol_line line = {.size = sizeof(line),
-                                    .name = text->function,
-                                    .system_name = text->language[0] ? system_name : NULL,
-                                    .file = text->file,
-                                    .line = text->line,
-                                    .start_line = text->start_line};
-  return onstack_profile_symbols_add_line(table, number, &line);
-}
-
-int onstack_profile_name_interpreted(onstack_symbol_table *table) {
-  int (*const describe)(uint64_t, onstack_frame_text *) = onstack_observe(&onstack_profile_interpreted);
-  int error = 0;
-  for (size_t i = 0; describe && error == 0 && i < table->count; i++) {
-    onstack_frame_text text = {.size = sizeof(text)};
-    if (onstack_is_interpreted(table->addresses[i]) && describe(table->addresses[i], &text) == 0)
-      error = interpreted_name(table, (uint32_t)i, &text);
-  }
-  return error;
-}
 
 /* ---- core/profile/maps/maps.c ---- */
 
@@ -27658,6 +27262,37 @@ ONSTACK_INTERNAL int onstack_profile_tables_add_name(onstack_profile_tables *tab
 ONSTACK_INTERNAL int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables,
                                                             const onstack_profile_mapping *mapping, uint32_t *name,
                                                             uint32_t *build_id);
+
+/* The sample types of a written profile: which values its samples have, by the kinds that it holds. */
+
+/* Each kind has its value, and most have a count; allocations have both also of what is in use. */
+#define ONSTACK_PROFILE_COLUMNS (2 * ONSTACK_KINDS)
+#define ONSTACK_PROFILE_NO_COLUMN UINT8_MAX
+
+typedef struct onstack_profile_column {
+  const char *type;
+  const char *unit;
+} onstack_profile_column;
+
+typedef struct onstack_profile_columns {
+  onstack_profile_column items[ONSTACK_PROFILE_COLUMNS];
+  uint32_t count;
+  onstack_kind first;              /* whose value is shown first, and whose period the profile has */
+  uint8_t weight[ONSTACK_KINDS];   /* the column of a kind's weight; ONSTACK_PROFILE_NO_COLUMN: none */
+  uint8_t value[ONSTACK_KINDS];    /* of its value */
+  uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PROFILE_NO_COLUMN: no allocations */
+  uint8_t shown;                   /* by default */
+  bool says_shown;                 /* readers would not choose it by themselves */
+  const char *drop_frames;         /* the functions that readers leave out, with what they call; NULL: none */
+  const char *period_type;
+  uint64_t period;
+} onstack_profile_columns;
+
+ONSTACK_INTERNAL onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report);
+
+/* A stack's value in a column; 0 in those of other kinds. */
+ONSTACK_INTERNAL uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns,
+                                                        const onstack_profile_stack *stack, uint32_t column);
 
 #endif
 
@@ -29211,7 +28846,133 @@ void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view
 /* ---- core/profile/report.c ---- */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define TRUNCATION_FRAME "[truncated: "
+#define TRUNCATION_NEITHER                                                                                                  \
+  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
+
+typedef struct truncation_text {
+  const char *key;
+  const char *frame;  /* NULL: stands in no stack */
+  const char *advice; /* NULL: no fault of the module */
+} truncation_text;
+
+static const truncation_text truncation_texts[ONSTACK_TRUNCATION_COUNT] = {
+    [ONSTACK_TRUNCATED_DEPTH] = {"depth", TRUNCATION_FRAME "deeper than the maximal depth]",
+                                 "stacks there are deeper than the session keeps: raise max_depth"},
+    [ONSTACK_TRUNCATED_UNREADABLE] =
+        {"unreadable", TRUNCATION_FRAME "unreadable stack memory]",
+         "its frames lead to memory that cannot be read: wrong unwind information, or code that "
+         "keeps no frame pointers; build it with -fasynchronous-unwind-tables"},
+    [ONSTACK_TRUNCATED_MISALIGNED] = {"misaligned", TRUNCATION_FRAME "misaligned frame pointer]", TRUNCATION_NEITHER},
+    [ONSTACK_TRUNCATED_NOT_RISING] = {"not_rising", TRUNCATION_FRAME "frame pointer does not rise]", TRUNCATION_NEITHER},
+    [ONSTACK_TRUNCATED_BAD_RETURN] = {"bad_return", TRUNCATION_FRAME "no return address]",
+                                      "its callers lie in no executable memory that was known: code generated or loaded in "
+                                      "the last moments, the stack of a coroutine whose beginning has been overwritten "
+                                      "since (greenlet), or wrong unwind information"},
+    [ONSTACK_TRUNCATED_STACK_SWITCH] = {"stack_switch", TRUNCATION_FRAME "switch of stacks]",
+                                        "it runs on a stack of its own, and who entered that is not known: generated code "
+                                        "that was called there, or a function that changes stacks"},
+    [ONSTACK_TRUNCATED_BY_DESIGN] = {"by_design", NULL, NULL},
+    [ONSTACK_TRUNCATED_UNWINDER] = {"unwinder", TRUNCATION_FRAME "by the unwinder]",
+                                    "the unwinder that was given ended there"},
+    [ONSTACK_TRUNCATED_NO_RULE] =
+        {"no_rule", TRUNCATION_FRAME "no unwind information]",
+         "parts of it have no unwind information: assembly (add .cfi directives, or -g for the assembler), or compiled code "
+         "whose callers only its runtime knows, since it keeps a stack or registers of its own (Haskell, Guile, qemu; let "
+         "its compiler keep frame pointers if it can, as Erlang's by +JPperf true)"},
+    [ONSTACK_TRUNCATED_PENDING] = {"pending", TRUNCATION_FRAME "unwind information not read yet]",
+                                   "its unwind information was still being read, as in the first moments after it is loaded "
+                                   "or a profile begins: later samples have their callers"},
+};
+
+/* Counters that somebody can do something about. */
+static const struct {
+  const char *key, *advice;
+} truncation_counters[] = {
+    {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
+                "it (pthread_sigmask); "
+                "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
+    {"cpu_ns",
+     "it is more than ticks * period_ns: threads, or processes, ended before a tick met them, and weigh too little; "
+     "a higher frequency meets more of them"},
+    {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
+    {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
+                         "larger"},
+    {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame; with the clock wall also the time "
+                         "of threads until they are "
+                         "found, and of threads that end before a look"},
+    {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
+    {"heap_untracked",
+     "sampled blocks without a place among those in use (heap_objects): they are in alloc and never in inuse; "
+     "raise it, or the bytes between two samples"},
+    {"threads_unarmed",
+     "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
+     "pending signals (ulimit -i)"},
+    {"generated_replaced",
+     "addresses of generated code that had several functions one after the other: their samples have the name of one"},
+    {"timeline_lost",
+     "samples whose time found no room (timeline_bytes), mostly the later ones: pictures of time lack them; profile for a "
+     "shorter while, or at a lower frequency"},
+};
+
+const char *onstack_profile_truncation_frame(uint32_t truncation) {
+  if (truncation >= ONSTACK_TRUNCATION_COUNT) return TRUNCATION_FRAME "unknown reason]";
+  return truncation_texts[truncation].frame;
+}
+
+const char *onstack_profile_truncation_key(uint32_t truncation) {
+  return truncation < ONSTACK_TRUNCATION_COUNT ? truncation_texts[truncation].key : NULL;
+}
+
+/* Whether it is the text between "[truncated: " and "]". */
+static bool truncation_is_reason(const char *frame, const char *text) {
+  size_t head = strlen(TRUNCATION_FRAME), length = strlen(text);
+  return frame && strlen(frame) == head + length + 1 && strncmp(frame + head, text, length) == 0;
+}
+
+ONSTACK_API const char *onstack_advice(const char *key) {
+  if (!key) return NULL;
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
+    const truncation_text *text = &truncation_texts[i];
+    if (text->key && (strcmp(text->key, key) == 0 || truncation_is_reason(text->frame, key))) return text->advice;
+  }
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(truncation_counters); i++) {
+    if (strcmp(truncation_counters[i].key, key) == 0) return truncation_counters[i].advice;
+  }
+  return NULL;
+}
+
+ONSTACK_INTERNAL_DEFINE int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
+
+/* The system name has the language before it, "python:<module>": readers take a name for one of C++, and its brackets for
+   parameters to be left out, if the two are the same. */
+static int interpreted_name(onstack_symbol_table *table, uint32_t number, const onstack_frame_text *text) {
+  char system_name[sizeof(text->language) + sizeof(text->function) + 1];
+  snprintf(system_name, sizeof(system_name), "%s:%s", text->language, text->function);
+  const onstack_symbol_line line = {.size = sizeof(line),
+                                    .name = text->function,
+                                    .system_name = text->language[0] ? system_name : NULL,
+                                    .file = text->file,
+                                    .line = text->line,
+                                    .start_line = text->start_line};
+  return onstack_profile_symbols_add_line(table, number, &line);
+}
+
+/* Names the addresses of such frames. Errors: -ENOMEM. */
+static int name_interpreted(onstack_symbol_table *table) {
+  int (*const describe)(uint64_t, onstack_frame_text *) = onstack_observe(&onstack_profile_interpreted);
+  int error = 0;
+  for (size_t i = 0; describe && error == 0 && i < table->count; i++) {
+    onstack_frame_text text = {.size = sizeof(text)};
+    if (onstack_is_interpreted(table->addresses[i]) && describe(table->addresses[i], &text) == 0)
+      error = interpreted_name(table, (uint32_t)i, &text);
+  }
+  return error;
+}
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
@@ -29261,7 +29022,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   int error = report_collect_addresses(report);
   const onstack_name_context generated = {maps, report->view.items, report->view.count, report->numbers};
   if (error == 0) error = report_name_unknown(&report->symbols);
-  if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
+  if (error == 0) error = name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
@@ -30102,6 +29863,101 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* The sample types. */
+
+/* Sessions that share a profile may have periods of their own. */
+#define ONSTACK_PROFILE_PERIODS 8u
+
+/* As Go's profiles of the same things have them, where there are such. */
+static const struct {
+  const char *weight, *value;
+} columns_types[ONSTACK_KINDS] = {
+    [ONSTACK_KIND_CPU] = {"samples", "cpu"},
+    [ONSTACK_KIND_WALL] = {"samples", "wall"},
+    [ONSTACK_KIND_ALLOCATION] = {"alloc_objects", "alloc_space"},
+    [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
+    [ONSTACK_KIND_DUMP] = {NULL, "threads"},
+};
+
+/*
+ * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
+ * table's first column names who asked for the memory. The frames are in the profile.
+ */
+static const char columns_allocators[] =
+    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
+    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
+    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
+
+static const char *columns_unit_name(onstack_unit unit) {
+  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
+}
+
+/* Readers choose a column by its type: there is one of each. */
+static uint8_t columns_add(onstack_profile_columns *columns, const char *type, onstack_unit unit) {
+  uint32_t i = 0;
+  if (!type) return ONSTACK_PROFILE_NO_COLUMN;
+  while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
+  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, columns_unit_name(unit)};
+  return (uint8_t)i;
+}
+
+/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
+static uint64_t columns_main_period(const onstack_profile_view *view, onstack_kind kind) {
+  uint64_t periods[ONSTACK_PROFILE_PERIODS] = {0}, values[ONSTACK_PROFILE_PERIODS] = {0};
+  size_t known = 0, best = 0;
+  for (size_t i = 0; i < view->count; i++) {
+    size_t at = 0;
+    if (view->items[i].head->kind != kind) continue;
+    while (at < known && periods[at] != view->items[i].head->period) at++;
+    if (at == ONSTACK_PROFILE_PERIODS) continue;
+    if (at == known) periods[known++] = view->items[i].head->period;
+    values[at] += view->items[i].value;
+    if (values[at] > values[best]) best = at;
+  }
+  return periods[best];
+}
+
+static void columns_fill(onstack_profile_columns *columns, uint32_t kinds) {
+  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
+    if (!(kinds & 1u << kind)) continue;
+    if (columns->first == 0) columns->first = kind;
+    columns->weight[kind] = columns_add(columns, columns_types[kind].weight, ONSTACK_UNIT_COUNT);
+    columns->value[kind] = columns_add(columns, columns_types[kind].value, onstack_kind_unit(kind));
+    if (kind != ONSTACK_KIND_ALLOCATION) continue;
+    columns->held_weight = columns_add(columns, "inuse_objects", ONSTACK_UNIT_COUNT);
+    columns->held_value = columns_add(columns, "inuse_space", ONSTACK_UNIT_BYTES);
+  }
+}
+
+onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report) {
+  const onstack_profile_view *view = &report->view;
+  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
+  const uint32_t kinds = view->kinds != 0 ? view->kinds : 1u << empty;
+  onstack_profile_columns columns = {
+      .count = 0, .held_weight = ONSTACK_PROFILE_NO_COLUMN, .held_value = ONSTACK_PROFILE_NO_COLUMN};
+  columns_fill(&columns, kinds);
+  const bool heap = columns.first == ONSTACK_KIND_ALLOCATION;
+  columns.shown = heap ? columns.held_value : columns.value[columns.first];
+  /* Of several kinds, and of allocations, the last would be shown; of the latter that is right, and is said as Go says it. */
+  columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
+  columns.drop_frames = heap ? columns_allocators : NULL;
+  columns.period_type = heap ? "space" : columns.items[columns.shown].type;
+  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period;
+  return columns;
+}
+
+/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, const onstack_profile_stack *stack,
+                                       uint32_t column) {
+  if (column == columns->value[stack->head->kind]) return stack->value;
+  if (column == columns->weight[stack->head->kind]) return stack->weight;
+  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
+  return column == columns->held_value ? stack->held_value : 0;
+}
+
+/* What samples refer to by number. */
 
 enum { tables_line_function = 1, tables_line_line = 2 };
 
@@ -30258,13 +30114,229 @@ void onstack_profile_tables_release(onstack_profile_tables *tables) {
   free(tables->mapping_order);
 }
 
-/* ---- core/profile/threads_text.c ---- */
+/* ---- core/profile/text.c ---- */
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * Folded stacks. The frames of each stack become ranks of their names, root first; ranks are compared and merged, and
+ * text is made only for the lines that are written: names repeat a thousandfold, and the text of all stacks could be
+ * many times the profile.
+ */
+
+#define ONSTACK_FOLDED_UNNAMED_THREAD "[unnamed thread]"
+
+typedef struct folded_line {
+  uint32_t *frames; /* first numbers of `names`, later ranks; root first */
+  size_t count;
+  uint64_t number;
+} folded_line;
+
+typedef struct folded_report {
+  const onstack_profile_report *report;
+  onstack_profile_strings names; /* as they are written */
+  uint32_t *line_names;          /* symbol table's line -> number in `names` */
+  uint32_t *order;               /* rank -> number in `names` */
+  onstack_profile_arena arena;
+  folded_line *lines;
+  size_t count;
+} folded_report;
+
+/* Adds a name as it is written: the separators are not for names. */
+static int folded_add_name(folded_report *folded, const char *text, size_t length, uint32_t *number) {
+  if (!memchr(text, ';', length) && !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
+    return onstack_profile_strings_add(&folded->names, text, length, number);
+  }
+  char *clean = malloc(length);
+  if (!clean) return -ENOMEM;
+  for (size_t i = 0; i < length; i++) {
+    clean[i] = text[i] == ';' ? ':' : text[i] == '\n' || text[i] == '\r' ? ' ' : text[i];
+  }
+  int error = onstack_profile_strings_add(&folded->names, clean, length, number);
+  free(clean);
+  return error;
+}
+
+static int folded_add_names(folded_report *folded) {
+  const onstack_symbol_table *symbols = &folded->report->symbols;
+  folded->line_names = malloc((symbols->line_count + 1) * sizeof(*folded->line_names));
+  if (!folded->line_names) return -ENOMEM;
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < symbols->line_count; i++) {
+    const onstack_profile_string *name = &symbols->strings.items[symbols->lines[i].name];
+    error = folded_add_name(folded, name->text, name->length, &folded->line_names[i]);
+  }
+  return error;
+}
+
+/* Writes names of a stack's functions from the end of `frames` to its start; returns how many (with NULL: counts). */
+static size_t folded_put_functions(const folded_report *folded, const onstack_profile_stack *stack, uint32_t *end) {
+  const onstack_symbol_table *symbols = &folded->report->symbols;
+  size_t count = 0;
+  for (uint32_t i = 0; i < stack->frame_count; i++) {
+    uint32_t number = folded->report->numbers[stack->frames[i]];
+    uint32_t line = symbols->lines_of[number].first;
+    for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
+      count++;
+      if (end) *(end - count) = folded->line_names[line];
+    }
+  }
+  return count;
+}
+
+/* Of time the ticks, which other tools count too; of anything else what it is measured in. */
+static uint64_t folded_number(const onstack_profile_stack *stack) {
+  const bool ticks = stack->head->kind == ONSTACK_KIND_CPU || stack->head->kind == ONSTACK_KIND_WALL;
+  return ticks ? stack->weight : stack->value;
+}
+
+static int folded_add_stack(folded_report *folded, const onstack_profile_stack *stack) {
+  uint32_t head[2], head_count = 0;
+  int error = 0;
+  if (folded->report->view.thread_names) {
+    const char *name = stack->head->thread_name[0] != '\0' ? stack->head->thread_name : ONSTACK_FOLDED_UNNAMED_THREAD;
+    error = folded_add_name(folded, name, strlen(name), &head[head_count++]);
+  }
+  const char *cut = onstack_profile_truncation_frame(stack->head->truncation);
+  if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
+  if (error != 0) return error;
+  folded_line *line = &folded->lines[folded->count];
+  line->number = folded_number(stack);
+  line->count = head_count + folded_put_functions(folded, stack, NULL);
+  line->frames = onstack_profile_arena_take(&folded->arena, line->count * sizeof(*line->frames));
+  if (!line->frames) return -ENOMEM;
+  for (uint32_t i = 0; i < head_count; i++) line->frames[i] = head[i];
+  folded_put_functions(folded, stack, line->frames + line->count);
+  folded->count++;
+  return 0;
+}
+
+static int folded_add_overflow(folded_report *folded, const onstack_profile_stack *overflow) {
+  if (overflow->weight == 0) return 0;
+  folded_line *line = &folded->lines[folded->count];
+  *line = (folded_line){.count = 1, .number = folded_number(overflow)};
+  line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
+  if (!line->frames) return -ENOMEM;
+  folded->count++;
+  return folded_add_name(folded, ONSTACK_PROFILE_OVERFLOW_FRAME, strlen(ONSTACK_PROFILE_OVERFLOW_FRAME), line->frames);
+}
+
+typedef struct folded_name {
+  const char *text;
+  uint32_t number;
+} folded_name;
+
+/* Names compare as they do in a line, where ';' follows: "f (cold)" comes before "f", since ' ' is below ';'. */
+static int folded_compare_names(const void *a, const void *b) {
+  const unsigned char *left = (const unsigned char *)((const folded_name *)a)->text;
+  const unsigned char *right = (const unsigned char *)((const folded_name *)b)->text;
+  while (*left == *right && *left != '\0') left++, right++;
+  unsigned char x = *left == '\0' ? ';' : *left, y = *right == '\0' ? ';' : *right;
+  return x < y ? -1 : x > y;
+}
+
+/* Replaces numbers by ranks, so that stacks compare as numbers do. */
+static int folded_rank(folded_report *folded) {
+  size_t count = folded->names.count;
+  folded_name *sorted = malloc(count * sizeof(*sorted));
+  uint32_t *ranks = malloc(count * sizeof(*ranks));
+  folded->order = malloc(count * sizeof(*folded->order));
+  int error = !sorted || !ranks || !folded->order ? -ENOMEM : 0;
+  if (error == 0) {
+    for (size_t i = 0; i < count; i++) {
+      sorted[i] = (folded_name){.text = folded->names.items[i].text, .number = (uint32_t)i};
+    }
+    qsort(sorted, count, sizeof(*sorted), folded_compare_names);
+    for (size_t i = 0; i < count; i++) {
+      folded->order[i] = sorted[i].number;
+      ranks[sorted[i].number] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < folded->count; i++) {
+      folded_line *line = &folded->lines[i];
+      for (size_t frame = 0; frame < line->count; frame++) line->frames[frame] = ranks[line->frames[frame]];
+    }
+  }
+  free(sorted);
+  free(ranks);
+  return error;
+}
+
+static int folded_compare_lines(const void *a, const void *b) {
+  const folded_line *left = a, *right = b;
+  size_t common = left->count < right->count ? left->count : right->count;
+  for (size_t i = 0; i < common; i++) {
+    if (left->frames[i] != right->frames[i]) return left->frames[i] < right->frames[i] ? -1 : 1;
+  }
+  return left->count < right->count ? -1 : left->count > right->count;
+}
+
+static int folded_build(folded_report *folded) {
+  const onstack_profile_view *view = &folded->report->view;
+  folded->lines = malloc((view->count + ONSTACK_KINDS) * sizeof(*folded->lines));
+  if (!folded->lines) return -ENOMEM;
+  int error = folded_add_names(folded);
+  for (size_t i = 0; error == 0 && i < view->count; i++) error = folded_add_stack(folded, &view->items[i]);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) error = folded_add_overflow(folded, &view->overflow[i]);
+  if (error == 0) error = folded_rank(folded);
+  if (error == 0) qsort(folded->lines, folded->count, sizeof(*folded->lines), folded_compare_lines);
+  return error;
+}
+
+static int folded_write_lines(const folded_report *folded, onstack_profile_output *output) {
+  int error = 0;
+  for (size_t i = 0, next; error == 0 && i < folded->count; i = next) {
+    const folded_line *line = &folded->lines[i];
+    uint64_t sum = 0;
+    for (next = i; next < folded->count && folded_compare_lines(line, &folded->lines[next]) == 0; next++) {
+      sum += folded->lines[next].number;
+    }
+    for (size_t frame = 0; frame < line->count; frame++) {
+      const onstack_profile_string *name = &folded->names.items[folded->order[line->frames[frame]]];
+      if (frame > 0) onstack_profile_output_put(output, ";", 1);
+      onstack_profile_output_put(output, name->text, name->length);
+    }
+    char number[24];
+    int length = snprintf(number, sizeof(number), " %" PRIu64 "\n", sum);
+    error = onstack_profile_output_put(output, number, (size_t)length);
+  }
+  return error;
+}
+
+static void folded_release(folded_report *folded) {
+  onstack_profile_strings_release(&folded->names);
+  onstack_profile_arena_release(&folded->arena);
+  free(folded->line_names);
+  free(folded->order);
+  free(folded->lines);
+}
+
+static int folded_write(const onstack_profile_report *report, onstack_profile_output *output) {
+  folded_report folded = {.report = report};
+  if (report->view.kinds & (report->view.kinds - 1)) return ONSTACK_E_KINDS;
+  int error = onstack_profile_strings_init(&folded.names);
+  if (error == 0) error = folded_build(&folded);
+  if (error == 0) error = folded_write_lines(&folded, output);
+  folded_release(&folded);
+  return error;
+}
+
+ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
+                                             onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
+  onstack_profile_report report;
+  onstack_profile_output output;
+  if (!writer) return ONSTACK_E_OPTIONS;
+  int error = onstack_profile_report_open(&report, profile, options, true);
+  if (error != 0) return error;
+  error = onstack_profile_output_open(&output, writer, writer_data);
+  if (error == 0) error = onstack_profile_output_close(&output, folded_write(&report, &output));
+  onstack_profile_report_close(&report);
+  return error;
+}
 
 #define THREADS_NUMBER 32u /* bytes of a number with what stands around it */
 
@@ -30409,104 +30481,4 @@ int onstack_threads_text(onstack_profile *profile, const onstack_write_options *
   error = threads_write(&report, output);
   onstack_profile_report_close(&report);
   return error;
-}
-
-/* ---- core/profile/truncation.c ---- */
-
-#include <string.h>
-
-#define TRUNCATION_FRAME "[truncated: "
-#define TRUNCATION_NEITHER                                                                                                  \
-  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
-
-typedef struct truncation_text {
-  const char *key;
-  const char *frame;  /* NULL: stands in no stack */
-  const char *advice; /* NULL: no fault of the module */
-} truncation_text;
-
-static const truncation_text truncation_texts[ONSTACK_TRUNCATION_COUNT] = {
-    [ONSTACK_TRUNCATED_DEPTH] = {"depth", TRUNCATION_FRAME "deeper than the maximal depth]",
-                                 "stacks there are deeper than the session keeps: raise max_depth"},
-    [ONSTACK_TRUNCATED_UNREADABLE] =
-        {"unreadable", TRUNCATION_FRAME "unreadable stack memory]",
-         "its frames lead to memory that cannot be read: wrong unwind information, or code that "
-         "keeps no frame pointers; build it with -fasynchronous-unwind-tables"},
-    [ONSTACK_TRUNCATED_MISALIGNED] = {"misaligned", TRUNCATION_FRAME "misaligned frame pointer]", TRUNCATION_NEITHER},
-    [ONSTACK_TRUNCATED_NOT_RISING] = {"not_rising", TRUNCATION_FRAME "frame pointer does not rise]", TRUNCATION_NEITHER},
-    [ONSTACK_TRUNCATED_BAD_RETURN] = {"bad_return", TRUNCATION_FRAME "no return address]",
-                                      "its callers lie in no executable memory that was known: code generated or loaded in "
-                                      "the last moments, the stack of a coroutine whose beginning has been overwritten "
-                                      "since (greenlet), or wrong unwind information"},
-    [ONSTACK_TRUNCATED_STACK_SWITCH] = {"stack_switch", TRUNCATION_FRAME "switch of stacks]",
-                                        "it runs on a stack of its own, and who entered that is not known: generated code "
-                                        "that was called there, or a function that changes stacks"},
-    [ONSTACK_TRUNCATED_BY_DESIGN] = {"by_design", NULL, NULL},
-    [ONSTACK_TRUNCATED_UNWINDER] = {"unwinder", TRUNCATION_FRAME "by the unwinder]",
-                                    "the unwinder that was given ended there"},
-    [ONSTACK_TRUNCATED_NO_RULE] =
-        {"no_rule", TRUNCATION_FRAME "no unwind information]",
-         "parts of it have no unwind information: assembly (add .cfi directives, or -g for the assembler), or compiled code "
-         "whose callers only its runtime knows, since it keeps a stack or registers of its own (Haskell, Guile, qemu; let "
-         "its compiler keep frame pointers if it can, as Erlang's by +JPperf true)"},
-    [ONSTACK_TRUNCATED_PENDING] = {"pending", TRUNCATION_FRAME "unwind information not read yet]",
-                                   "its unwind information was still being read, as in the first moments after it is loaded "
-                                   "or a profile begins: later samples have their callers"},
-};
-
-/* Counters that somebody can do something about. */
-static const struct {
-  const char *key, *advice;
-} truncation_counters[] = {
-    {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
-                "it (pthread_sigmask); "
-                "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
-    {"cpu_ns",
-     "it is more than ticks * period_ns: threads, or processes, ended before a tick met them, and weigh too little; "
-     "a higher frequency meets more of them"},
-    {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
-    {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
-                         "larger"},
-    {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame; with the clock wall also the time "
-                         "of threads until they are "
-                         "found, and of threads that end before a look"},
-    {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
-    {"heap_untracked",
-     "sampled blocks without a place among those in use (heap_objects): they are in alloc and never in inuse; "
-     "raise it, or the bytes between two samples"},
-    {"threads_unarmed",
-     "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
-     "pending signals (ulimit -i)"},
-    {"generated_replaced",
-     "addresses of generated code that had several functions one after the other: their samples have the name of one"},
-    {"timeline_lost",
-     "samples whose time found no room (timeline_bytes), mostly the later ones: pictures of time lack them; profile for a "
-     "shorter while, or at a lower frequency"},
-};
-
-const char *onstack_profile_truncation_frame(uint32_t truncation) {
-  if (truncation >= ONSTACK_TRUNCATION_COUNT) return TRUNCATION_FRAME "unknown reason]";
-  return truncation_texts[truncation].frame;
-}
-
-const char *onstack_profile_truncation_key(uint32_t truncation) {
-  return truncation < ONSTACK_TRUNCATION_COUNT ? truncation_texts[truncation].key : NULL;
-}
-
-/* Whether it is the text between "[truncated: " and "]". */
-static bool truncation_is_reason(const char *frame, const char *text) {
-  size_t head = strlen(TRUNCATION_FRAME), length = strlen(text);
-  return frame && strlen(frame) == head + length + 1 && strncmp(frame + head, text, length) == 0;
-}
-
-ONSTACK_API const char *onstack_advice(const char *key) {
-  if (!key) return NULL;
-  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
-    const truncation_text *text = &truncation_texts[i];
-    if (text->key && (strcmp(text->key, key) == 0 || truncation_is_reason(text->frame, key))) return text->advice;
-  }
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(truncation_counters); i++) {
-    if (strcmp(truncation_counters[i].key, key) == 0) return truncation_counters[i].advice;
-  }
-  return NULL;
 }

@@ -12,9 +12,8 @@
 #ifndef ONSTACK_PROFILE_OTLP_OTLP_WRITER_H
 #define ONSTACK_PROFILE_OTLP_OTLP_WRITER_H
 
-#include "profile/columns.h"
-#include "profile/store/output.h"
 #include "profile/tables.h"
+#include "profile/store/output.h"
 
 /* A pair of labels takes two NULs at least; two are our own. */
 #define ONSTACK_OTLP_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)

@@ -6,9 +6,8 @@
 #ifndef ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 #define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 
-#include "profile/columns.h"
-#include "profile/store/output.h"
 #include "profile/tables.h"
+#include "profile/store/output.h"
 
 /* A pair takes two NULs at least; two labels are our own. */
 #define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)

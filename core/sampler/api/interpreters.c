@@ -13,7 +13,7 @@
 #include "sampler/interpreter/python_names.h"
 #include "sampler/interpreter/php.h"
 #include "sampler/interpreter/python.h"
-#include "profile/interpreted_lines.h"
+#include "profile/report.h"
 
 #include <errno.h>
 #include <pthread.h>
