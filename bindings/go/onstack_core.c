@@ -27106,79 +27106,7 @@ uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_
 }
 
 /* ---- core/profile/otlp/otlp.c ---- */
-/* ---- core/profile/otlp/otlp_fields.h ---- */
-/*
- * Field numbers of OTLP's profiles signal, opentelemetry-proto 1.11.0 (collector/profiles/v1development,
- * profiles/v1development, common/v1, resource/v1): otlp_<message>_<field>. Those that are written.
- */
-#ifndef ONSTACK_PROFILE_OTLP_OTLP_FIELDS_H
-#define ONSTACK_PROFILE_OTLP_OTLP_FIELDS_H
-
-/* ExportProfilesServiceRequest, and ProfilesData, which has the same fields. */
-enum { otlp_request_resource_profiles = 1, otlp_request_dictionary = 2 };
-
-enum { otlp_resource_profiles_resource = 1, otlp_resource_profiles_scope_profiles = 2 };
-
-enum { otlp_resource_attributes = 1 };
-
-enum { otlp_scope_profiles_scope = 1, otlp_scope_profiles_profiles = 2 };
-
-enum { otlp_scope_name = 1, otlp_scope_version = 2, otlp_scope_attributes = 3 };
-
-enum {
-  otlp_profile_sample_type = 1,
-  otlp_profile_samples = 2,
-  otlp_profile_time_unix_nano = 3,
-  otlp_profile_duration_nano = 4,
-  otlp_profile_period_type = 5,
-  otlp_profile_period = 6,
-  otlp_profile_attribute_indices = 11
-};
-
-enum { otlp_value_type_type = 1, otlp_value_type_unit = 2 };
-
-enum { otlp_sample_stack = 1, otlp_sample_attribute_indices = 2, otlp_sample_link = 3, otlp_sample_values = 4 };
-
-enum { otlp_link_trace_id = 1, otlp_link_span_id = 2 };
-
-enum { otlp_stack_location_indices = 1 };
-
-enum {
-  otlp_dictionary_mappings = 1,
-  otlp_dictionary_locations = 2,
-  otlp_dictionary_functions = 3,
-  otlp_dictionary_links = 4,
-  otlp_dictionary_strings = 5,
-  otlp_dictionary_attributes = 6,
-  otlp_dictionary_stacks = 7
-};
-
-enum {
-  otlp_mapping_memory_start = 1,
-  otlp_mapping_memory_limit = 2,
-  otlp_mapping_file_offset = 3,
-  otlp_mapping_filename = 4,
-  otlp_mapping_attribute_indices = 5
-};
-
-enum { otlp_location_mapping = 1, otlp_location_address = 2, otlp_location_lines = 3, otlp_location_attribute_indices = 4 };
-
-enum { otlp_function_name = 1 };
-
-/* KeyValueAndUnit, in the dictionary; KeyValue, elsewhere. */
-enum { otlp_attribute_key = 1, otlp_attribute_value = 2 };
-enum { otlp_key_value_key = 1, otlp_key_value_value = 2 };
-
-enum { otlp_value_string = 1, otlp_value_bool = 2, otlp_value_int = 3, otlp_value_double = 4, otlp_value_array = 5 };
-
-enum { otlp_array_values = 1 };
-
-/* ProcessContext (processcontext/v1development), which is read. */
-enum { otlp_context_resource = 1 };
-
-#endif
-
-/* ---- core/profile/otlp/otlp_writer.h ---- */
+/* ---- core/profile/otlp/otlp.h ---- */
 /*
  * One OTLP message under way. It nests what pprof lists: the samples lie three messages deep, all tables in one. So both
  * are made in memory, and written at the end.
@@ -27186,11 +27114,10 @@ enum { otlp_context_resource = 1 };
  * OTLP has one value a sample, so there is a Profile for each sample type; all share the dictionary. Entry 0 of each table
  * is the one without a field, and means none.
  *
- * otlp.c makes the whole, otlp_samples.c Profiles and samples, otlp_attributes.c what is said of them by key and value,
- * otlp_dictionary.c the tables, otlp_resource.c whose profile it is.
+ * otlp_resource.c says whose profile it is, otlp.c all else.
  */
-#ifndef ONSTACK_PROFILE_OTLP_OTLP_WRITER_H
-#define ONSTACK_PROFILE_OTLP_OTLP_WRITER_H
+#ifndef ONSTACK_PROFILE_OTLP_OTLP_H
+#define ONSTACK_PROFILE_OTLP_OTLP_H
 
 /* ---- core/profile/tables.h ---- */
 /*
@@ -27320,27 +27247,81 @@ typedef struct onstack_otlp_writer {
 
 /* Makes writer->value the AnyValue of a text. */
 ONSTACK_INTERNAL int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_t length);
-/* The number of the attribute with this key and the AnyValue in writer->value, which is emptied. */
-ONSTACK_INTERNAL int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number);
-/* The same, added to a list of numbers. */
-ONSTACK_INTERNAL int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers);
 /* Adds a KeyValue with that value, which is emptied, as this field. `key`: UTF-8. */
 ONSTACK_INTERNAL void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field,
                                                  const char *key, size_t length);
-
-/* What is said of a sample: its attributes as numbers into writer->numbers, and its link; 0: none. */
-ONSTACK_INTERNAL int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link);
-
-/* Adds a Profile for each column to writer->scope_profiles, the one that is shown first. */
-ONSTACK_INTERNAL int onstack_otlp_add_profiles(onstack_otlp_writer *writer);
-
-/* Fills writer->dictionary; after all else. */
-ONSTACK_INTERNAL int onstack_otlp_make_dictionary(onstack_otlp_writer *writer);
 
 /* Fills writer->resource; `process_context`: also with what this process has published. Errors: ONSTACK_E_OPTIONS. */
 ONSTACK_INTERNAL int onstack_otlp_make_resource(onstack_otlp_writer *writer, bool process_context);
 /* Adds the attributes of an encoded ProcessContext that the resource has not. */
 ONSTACK_INTERNAL int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes, size_t length);
+
+/*
+ * Field numbers of OTLP's profiles signal, opentelemetry-proto 1.11.0 (collector/profiles/v1development,
+ * profiles/v1development, common/v1, resource/v1): otlp_<message>_<field>. Those that are written.
+ */
+
+/* ExportProfilesServiceRequest, and ProfilesData, which has the same fields. */
+enum { otlp_request_resource_profiles = 1, otlp_request_dictionary = 2 };
+
+enum { otlp_resource_profiles_resource = 1, otlp_resource_profiles_scope_profiles = 2 };
+
+enum { otlp_resource_attributes = 1 };
+
+enum { otlp_scope_profiles_scope = 1, otlp_scope_profiles_profiles = 2 };
+
+enum { otlp_scope_name = 1, otlp_scope_version = 2, otlp_scope_attributes = 3 };
+
+enum {
+  otlp_profile_sample_type = 1,
+  otlp_profile_samples = 2,
+  otlp_profile_time_unix_nano = 3,
+  otlp_profile_duration_nano = 4,
+  otlp_profile_period_type = 5,
+  otlp_profile_period = 6,
+  otlp_profile_attribute_indices = 11
+};
+
+enum { otlp_value_type_type = 1, otlp_value_type_unit = 2 };
+
+enum { otlp_sample_stack = 1, otlp_sample_attribute_indices = 2, otlp_sample_link = 3, otlp_sample_values = 4 };
+
+enum { otlp_link_trace_id = 1, otlp_link_span_id = 2 };
+
+enum { otlp_stack_location_indices = 1 };
+
+enum {
+  otlp_dictionary_mappings = 1,
+  otlp_dictionary_locations = 2,
+  otlp_dictionary_functions = 3,
+  otlp_dictionary_links = 4,
+  otlp_dictionary_strings = 5,
+  otlp_dictionary_attributes = 6,
+  otlp_dictionary_stacks = 7
+};
+
+enum {
+  otlp_mapping_memory_start = 1,
+  otlp_mapping_memory_limit = 2,
+  otlp_mapping_file_offset = 3,
+  otlp_mapping_filename = 4,
+  otlp_mapping_attribute_indices = 5
+};
+
+enum { otlp_location_mapping = 1, otlp_location_address = 2, otlp_location_lines = 3, otlp_location_attribute_indices = 4 };
+
+enum { otlp_function_name = 1 };
+
+/* KeyValueAndUnit, in the dictionary; KeyValue, elsewhere. */
+enum { otlp_attribute_key = 1, otlp_attribute_value = 2 };
+enum { otlp_key_value_key = 1, otlp_key_value_value = 2 };
+
+enum { otlp_value_string = 1, otlp_value_bool = 2, otlp_value_int = 3, otlp_value_double = 4, otlp_value_array = 5 };
+
+enum { otlp_array_values = 1 };
+
+/* ProcessContext (processcontext/v1development), which is read. */
+enum { otlp_context_resource = 1 };
 
 #endif
 
@@ -27348,120 +27329,7 @@ ONSTACK_INTERNAL int onstack_otlp_take_context(onstack_otlp_writer *writer, cons
 #include <stdlib.h>
 #include <string.h>
 
-/* What a reader needs to make the pprof profile again: which of the Profiles was which of its columns. */
-static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protobuf *scope) {
-  static const char shown[] = "pprof.scope.default_sample_type", order[] = "pprof.scope.sample_type_order";
-  const onstack_profile_columns *columns = &writer->columns;
-  if (columns->says_shown) {
-    const char *type = columns->items[columns->shown].type;
-    int error = onstack_otlp_text_value(writer, type, strlen(type));
-    if (error != 0) return error;
-    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, shown, sizeof(shown) - 1);
-  }
-  for (uint32_t i = 0; i < columns->count; i++) {
-    const uint32_t column = i == 0 ? columns->shown : i <= columns->shown ? i - 1 : i;
-    onstack_protobuf_add_chosen(&writer->part, otlp_value_int, column);
-    onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
-  }
-  onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
-  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, order, sizeof(order) - 1);
-  return 0;
-}
-
-static int otlp_add_scope(onstack_otlp_writer *writer) {
-  onstack_protobuf *scope = &writer->message;
-  onstack_protobuf_add_text(scope, otlp_scope_name, "onstack");
-  onstack_protobuf_add_text(scope, otlp_scope_version, onstack_version());
-  int error = otlp_add_scope_attributes(writer, scope);
-  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_scope, scope);
-  return error;
-}
-
-static int otlp_make(onstack_otlp_writer *writer, bool process_context) {
-  int error = onstack_profile_strings_init(&writer->attributes);
-  if (error == 0) error = onstack_profile_strings_init(&writer->links);
-  if (error == 0) error = onstack_profile_strings_init(&writer->stacks);
-  if (error == 0) error = onstack_profile_strings_init(&writer->texts);
-  if (error == 0) error = onstack_otlp_make_resource(writer, process_context);
-  if (error == 0) error = otlp_add_scope(writer);
-  if (error == 0) error = onstack_otlp_add_profiles(writer);
-  if (error == 0) error = onstack_otlp_make_dictionary(writer);
-  if (error == 0 && (writer->resource.failed || writer->scope_profiles.failed || writer->dictionary.failed)) return -ENOMEM;
-  return error;
-}
-
-/* The parts without one more copy of them: ResourceProfiles is as long as its fields. */
-static int otlp_send(onstack_otlp_writer *writer, onstack_profile_output *output) {
-  onstack_protobuf *head = &writer->message;
-  onstack_protobuf *resource = &writer->part, *scope = &writer->value, *samples = &writer->scope_profiles;
-  onstack_protobuf_add_part(resource, otlp_resource_profiles_resource, &writer->resource);
-  onstack_protobuf_add_head(scope, otlp_resource_profiles_scope_profiles, samples->used);
-  onstack_protobuf_add_head(head, otlp_request_resource_profiles, resource->used + scope->used + samples->used);
-  onstack_protobuf_add_encoded(head, resource->bytes, resource->used);
-  onstack_protobuf_add_encoded(head, scope->bytes, scope->used);
-  onstack_protobuf_add_head(&writer->numbers, otlp_request_dictionary, writer->dictionary.used);
-  if (resource->failed || scope->failed || head->failed || writer->numbers.failed) return -ENOMEM;
-  onstack_profile_output_put(output, head->bytes, head->used);
-  onstack_profile_output_put(output, samples->bytes, samples->used);
-  onstack_profile_output_put(output, writer->numbers.bytes, writer->numbers.used);
-  return onstack_profile_output_put(output, writer->dictionary.bytes, writer->dictionary.used);
-}
-
-static void otlp_release(onstack_otlp_writer *writer) {
-  onstack_protobuf *messages[] = {&writer->identities, &writer->resource, &writer->scope_profiles, &writer->dictionary,
-                                  &writer->message,    &writer->part,     &writer->value,          &writer->numbers};
-  for (size_t i = 0; i < sizeof(messages) / sizeof(*messages); i++) onstack_protobuf_release(messages[i]);
-  onstack_profile_strings_release(&writer->attributes);
-  onstack_profile_strings_release(&writer->links);
-  onstack_profile_strings_release(&writer->stacks);
-  onstack_profile_strings_release(&writer->texts);
-  onstack_profile_strings_release(&writer->resource_keys);
-  onstack_profile_tables_release(&writer->tables);
-  free(writer->identity_ends);
-}
-
-static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options, bool process_context,
-                          onstack_profile_output *output) {
-  static const onstack_profile_table_fields fields = {.location_line = otlp_location_lines,
-                                                      .function_name = otlp_function_name};
-  onstack_otlp_writer writer = {.report = report, .options = options, .columns = onstack_profile_columns_of(report)};
-  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
-  if (error == 0) error = otlp_make(&writer, process_context);
-  if (error == 0) error = otlp_send(&writer, output);
-  otlp_release(&writer);
-  return error;
-}
-
-static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options, bool *process_context) {
-  *options = (onstack_otlp_options){0};
-  int error = given ? onstack_sized_copy(options, sizeof(*options), 0, given) : 0;
-  if (error == 0 && options->resource_count > 0 && !options->resource) error = ONSTACK_E_OPTIONS;
-  for (size_t i = 0; error == 0 && i < sizeof(options->reserved); i++) {
-    if (options->reserved[i] != 0) error = ONSTACK_E_OPTIONS;
-  }
-  return error != 0 ? error : onstack_switch_read(options->process_context, process_context);
-}
-
-ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
-                                           const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data) {
-  ONSTACK_UNCANCELLED;
-  onstack_otlp_options known;
-  onstack_profile_report report;
-  onstack_profile_output output;
-  bool process_context;
-  int error = writer ? otlp_read_options(otlp, &known, &process_context) : ONSTACK_E_OPTIONS;
-  if (error == 0) error = onstack_profile_report_open(&report, profile, options, false);
-  if (error != 0) return error;
-  error = onstack_profile_output_open(&output, writer, writer_data);
-  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, process_context, &output));
-  onstack_profile_report_close(&report);
-  return error;
-}
-
-/* ---- core/profile/otlp/otlp_attributes.c ---- */
-
-#include <errno.h>
-#include <string.h>
+/* What is said of samples by key and value. */
 
 #define ONSTACK_OTLP_TRACE_ID 16u /* bytes */
 #define ONSTACK_OTLP_SPAN_ID 8u
@@ -27475,7 +27343,8 @@ int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_
   return 0;
 }
 
-int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number) {
+/* The number of the attribute with this key and the AnyValue in writer->value, which is emptied. */
+static int otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number) {
   uint32_t key_number;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, key, &key_number);
   if (error != 0) return error;
@@ -27488,9 +27357,10 @@ int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_
   return error;
 }
 
-int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers) {
+/* The same, added to a list of numbers. */
+static int otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers) {
   uint32_t number;
-  int error = onstack_otlp_attribute(writer, key, &number);
+  int error = otlp_attribute(writer, key, &number);
   if (error == 0) onstack_protobuf_add_varint(numbers, number);
   return error;
 }
@@ -27517,7 +27387,7 @@ static int otlp_add_label(onstack_otlp_writer *writer, const char *key) {
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, key, &key_number);
   if (error != 0) return error;
   if (key_number != 0 && !otlp_has_key(writer, key_number)) {
-    return onstack_otlp_add_attribute(writer, key, &writer->numbers);
+    return otlp_add_attribute(writer, key, &writer->numbers);
   }
   writer->value.used = 0;
   return 0;
@@ -27591,7 +27461,8 @@ static int otlp_add_thread(onstack_otlp_writer *writer, const onstack_profile_st
   return error;
 }
 
-int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link) {
+/* What is said of a sample: its attributes as numbers into writer->numbers, and its link; 0: none. */
+static int otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link) {
   writer->key_count = 0;
   int error = otlp_find_link(writer, stack, link);
   if (error == 0) error = otlp_add_thread(writer, stack);
@@ -27605,10 +27476,7 @@ int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack
   return error;
 }
 
-/* ---- core/profile/otlp/otlp_dictionary.c ---- */
-
-#include <errno.h>
-#include <string.h>
+/* The tables. */
 
 /* Adds the message as an entry of a table and empties it. */
 static void otlp_add_entry(onstack_otlp_writer *writer, uint32_t table) {
@@ -27652,7 +27520,7 @@ static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profil
                                const onstack_profile_mapping *place) {
   if (!place || !onstack_profile_mapping_is_file(place)) return 0;
   onstack_protobuf_add_text(&writer->value, otlp_value_string, otlp_frame_type(&writer->report->symbols, lines));
-  int error = onstack_otlp_add_attribute(writer, "profile.frame.type", &writer->numbers);
+  int error = otlp_add_attribute(writer, "profile.frame.type", &writer->numbers);
   onstack_protobuf_add_part(&writer->message, otlp_location_attribute_indices, &writer->numbers);
   return error;
 }
@@ -27689,7 +27557,7 @@ static int otlp_add_locations(onstack_otlp_writer *writer) {
 static int otlp_add_flag(onstack_otlp_writer *writer, const char *key, bool set) {
   if (!set) return 0;
   onstack_protobuf_add_chosen(&writer->value, otlp_value_bool, true);
-  return onstack_otlp_add_attribute(writer, key, &writer->numbers);
+  return otlp_add_attribute(writer, key, &writer->numbers);
 }
 
 static int otlp_add_mapping_attributes(onstack_otlp_writer *writer, const onstack_profile_table_mapping *known,
@@ -27698,7 +27566,7 @@ static int otlp_add_mapping_attributes(onstack_otlp_writer *writer, const onstac
   if (build_id != 0) {
     const onstack_profile_string *text = &writer->report->symbols.strings.items[build_id];
     onstack_protobuf_add_bytes(&writer->value, otlp_value_string, text->text, text->length);
-    error = onstack_otlp_add_attribute(writer, "process.executable.build_id.gnu", &writer->numbers);
+    error = otlp_add_attribute(writer, "process.executable.build_id.gnu", &writer->numbers);
   }
   if (error == 0) error = otlp_add_flag(writer, "pprof.mapping.has_functions", known->has_functions);
   if (error == 0) error = otlp_add_flag(writer, "pprof.mapping.has_filenames", known->has_files);
@@ -27725,7 +27593,8 @@ static int otlp_add_mapping(onstack_otlp_writer *writer, uint32_t item) {
   return error;
 }
 
-int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
+/* Fills writer->dictionary; after all else. */
+static int otlp_make_dictionary(onstack_otlp_writer *writer) {
   int error = otlp_add_locations(writer);
   otlp_add_entry(writer, otlp_dictionary_mappings);
   for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
@@ -27741,28 +27610,323 @@ int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
   return error;
 }
 
+/* Profiles and samples. */
+
+static int otlp_stack(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *number) {
+  onstack_protobuf *part = &writer->part;
+  onstack_profile_tables_add_stack(&writer->tables, stack, &writer->numbers);
+  onstack_protobuf_add_part(part, otlp_stack_location_indices, &writer->numbers);
+  if (part->failed) return -ENOMEM;
+  int error = onstack_profile_strings_add_bytes(&writer->stacks, part->bytes, part->used, number);
+  part->used = 0;
+  return error;
+}
+
+/* What the samples of a stack have in all Profiles. */
+static int otlp_add_identity(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
+  onstack_protobuf *identities = &writer->identities;
+  uint32_t number, link = 0;
+  int error = otlp_stack(writer, stack, &number);
+  if (error == 0) error = otlp_labels(writer, stack, &link);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(identities, otlp_sample_stack, number);
+  if (writer->numbers.used > 0) onstack_protobuf_add_part(identities, otlp_sample_attribute_indices, &writer->numbers);
+  onstack_protobuf_add_number(identities, otlp_sample_link, link);
+  if (identities->failed) return -ENOMEM;
+  writer->identity_ends[writer->identity_count++] = identities->used;
+  return 0;
+}
+
+static int otlp_make_identities(onstack_otlp_writer *writer) {
+  const onstack_profile_view *view = &writer->report->view;
+  writer->identity_ends = malloc((view->count + ONSTACK_KINDS) * sizeof(*writer->identity_ends));
+  if (!writer->identity_ends) return -ENOMEM;
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < view->count; i++) error = otlp_add_identity(writer, &view->items[i]);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
+    if (view->overflow[i].weight > 0) error = otlp_add_identity(writer, &view->overflow[i]);
+  }
+  return error;
+}
+
+/* Adds a Sample to the Profile in writer->message. A value of 0, where the stack's are in other Profiles, is none. */
+static void otlp_add_sample(onstack_otlp_writer *writer, const onstack_profile_stack *stack, size_t identity,
+                            uint32_t column) {
+  const size_t start = identity == 0 ? 0 : writer->identity_ends[identity - 1];
+  const uint64_t value = onstack_profile_columns_value(&writer->columns, stack, column);
+  if (value == 0) return;
+  onstack_protobuf_add_encoded(&writer->part, writer->identities.bytes + start, writer->identity_ends[identity] - start);
+  onstack_protobuf_add_varint(&writer->numbers, value);
+  onstack_protobuf_add_part(&writer->part, otlp_sample_values, &writer->numbers);
+  onstack_protobuf_add_part(&writer->message, otlp_profile_samples, &writer->part);
+}
+
+static void otlp_add_samples(onstack_otlp_writer *writer, uint32_t column) {
+  const onstack_profile_view *view = &writer->report->view;
+  size_t identity = view->count;
+  for (size_t i = 0; i < view->count; i++) otlp_add_sample(writer, &view->items[i], i, column);
+  for (uint32_t i = 0; i < ONSTACK_KINDS; i++) {
+    if (view->overflow[i].weight > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
+  }
+}
+
+static int otlp_add_value_type(onstack_otlp_writer *writer, uint32_t field, const char *type, const char *unit) {
+  onstack_profile_strings *strings = &writer->report->symbols.strings;
+  uint32_t type_number, unit_number;
+  int error = onstack_profile_strings_add_text(strings, type, &type_number);
+  if (error == 0) error = onstack_profile_strings_add_text(strings, unit, &unit_number);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(&writer->part, otlp_value_type_type, type_number);
+  onstack_protobuf_add_number(&writer->part, otlp_value_type_unit, unit_number);
+  onstack_protobuf_add_part(&writer->message, field, &writer->part);
+  return 0;
+}
+
+/* The remarks, a text each; empty lines say nothing. Leaves writer->value empty where there are none. */
+static int otlp_make_comments(onstack_otlp_writer *writer) {
+  int error = 0;
+  for (const char *line = writer->report->comments; line && *line != '\0';) {
+    const size_t length = strcspn(line, "\n");
+    uint32_t number;
+    error = onstack_profile_strings_add(&writer->texts, line, length, &number);
+    if (error != 0) break;
+    const onstack_profile_string *text = &writer->texts.items[number];
+    if (number != 0) onstack_protobuf_add_bytes(&writer->part, otlp_value_string, text->text, text->length);
+    if (number != 0) onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
+    line += length + (line[length] == '\n');
+  }
+  if (writer->numbers.used > 0) onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
+  return error;
+}
+
+/* What pprof says of a whole profile, as attributes. */
+static int otlp_add_remarks(onstack_otlp_writer *writer) {
+  onstack_protobuf numbers = {0};
+  int error = otlp_make_comments(writer);
+  if (error == 0 && writer->value.used > 0) error = otlp_add_attribute(writer, "pprof.profile.comment", &numbers);
+  if (error == 0 && writer->columns.drop_frames) {
+    error = onstack_otlp_text_value(writer, writer->columns.drop_frames, strlen(writer->columns.drop_frames));
+    if (error == 0) error = otlp_add_attribute(writer, "pprof.profile.drop_frames", &numbers);
+  }
+  if (numbers.used > 0 || numbers.failed)
+    onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &numbers);
+  onstack_protobuf_release(&numbers);
+  return error;
+}
+
+static int otlp_add_profile(onstack_otlp_writer *writer, uint32_t column) {
+  const onstack_profile_columns *columns = &writer->columns;
+  const onstack_profile_column *type = &columns->items[column];
+  onstack_protobuf *message = &writer->message;
+  int error = otlp_add_value_type(writer, otlp_profile_sample_type, type->type, type->unit);
+  if (error != 0) return error;
+  otlp_add_samples(writer, column);
+  onstack_protobuf_add_fixed(message, otlp_profile_time_unix_nano, (uint64_t)writer->report->start_unix_ns);
+  onstack_protobuf_add_number(message, otlp_profile_duration_nano, (uint64_t)writer->report->duration_ns);
+  error = otlp_add_value_type(writer, otlp_profile_period_type, columns->period_type, columns->items[columns->shown].unit);
+  onstack_protobuf_add_number(message, otlp_profile_period, columns->period);
+  if (error == 0) error = otlp_add_remarks(writer);
+  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_profiles, message);
+  return error;
+}
+
+/* Adds a Profile for each column to writer->scope_profiles, the one that is shown first. */
+static int otlp_add_profiles(onstack_otlp_writer *writer) {
+  const onstack_profile_columns *columns = &writer->columns;
+  int error = otlp_make_identities(writer);
+  if (error == 0) error = otlp_add_profile(writer, columns->shown);
+  for (uint32_t i = 0; error == 0 && i < columns->count; i++) {
+    if (i != columns->shown) error = otlp_add_profile(writer, i);
+  }
+  return error;
+}
+
+/* The whole. */
+
+/* What a reader needs to make the pprof profile again: which of the Profiles was which of its columns. */
+static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protobuf *scope) {
+  static const char shown[] = "pprof.scope.default_sample_type", order[] = "pprof.scope.sample_type_order";
+  const onstack_profile_columns *columns = &writer->columns;
+  if (columns->says_shown) {
+    const char *type = columns->items[columns->shown].type;
+    int error = onstack_otlp_text_value(writer, type, strlen(type));
+    if (error != 0) return error;
+    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, shown, sizeof(shown) - 1);
+  }
+  for (uint32_t i = 0; i < columns->count; i++) {
+    const uint32_t column = i == 0 ? columns->shown : i <= columns->shown ? i - 1 : i;
+    onstack_protobuf_add_chosen(&writer->part, otlp_value_int, column);
+    onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
+  }
+  onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
+  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, order, sizeof(order) - 1);
+  return 0;
+}
+
+static int otlp_add_scope(onstack_otlp_writer *writer) {
+  onstack_protobuf *scope = &writer->message;
+  onstack_protobuf_add_text(scope, otlp_scope_name, "onstack");
+  onstack_protobuf_add_text(scope, otlp_scope_version, onstack_version());
+  int error = otlp_add_scope_attributes(writer, scope);
+  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_scope, scope);
+  return error;
+}
+
+static int otlp_make(onstack_otlp_writer *writer, bool process_context) {
+  int error = onstack_profile_strings_init(&writer->attributes);
+  if (error == 0) error = onstack_profile_strings_init(&writer->links);
+  if (error == 0) error = onstack_profile_strings_init(&writer->stacks);
+  if (error == 0) error = onstack_profile_strings_init(&writer->texts);
+  if (error == 0) error = onstack_otlp_make_resource(writer, process_context);
+  if (error == 0) error = otlp_add_scope(writer);
+  if (error == 0) error = otlp_add_profiles(writer);
+  if (error == 0) error = otlp_make_dictionary(writer);
+  if (error == 0 && (writer->resource.failed || writer->scope_profiles.failed || writer->dictionary.failed)) return -ENOMEM;
+  return error;
+}
+
+/* The parts without one more copy of them: ResourceProfiles is as long as its fields. */
+static int otlp_send(onstack_otlp_writer *writer, onstack_profile_output *output) {
+  onstack_protobuf *head = &writer->message;
+  onstack_protobuf *resource = &writer->part, *scope = &writer->value, *samples = &writer->scope_profiles;
+  onstack_protobuf_add_part(resource, otlp_resource_profiles_resource, &writer->resource);
+  onstack_protobuf_add_head(scope, otlp_resource_profiles_scope_profiles, samples->used);
+  onstack_protobuf_add_head(head, otlp_request_resource_profiles, resource->used + scope->used + samples->used);
+  onstack_protobuf_add_encoded(head, resource->bytes, resource->used);
+  onstack_protobuf_add_encoded(head, scope->bytes, scope->used);
+  onstack_protobuf_add_head(&writer->numbers, otlp_request_dictionary, writer->dictionary.used);
+  if (resource->failed || scope->failed || head->failed || writer->numbers.failed) return -ENOMEM;
+  onstack_profile_output_put(output, head->bytes, head->used);
+  onstack_profile_output_put(output, samples->bytes, samples->used);
+  onstack_profile_output_put(output, writer->numbers.bytes, writer->numbers.used);
+  return onstack_profile_output_put(output, writer->dictionary.bytes, writer->dictionary.used);
+}
+
+static void otlp_release(onstack_otlp_writer *writer) {
+  onstack_protobuf *messages[] = {&writer->identities, &writer->resource, &writer->scope_profiles, &writer->dictionary,
+                                  &writer->message,    &writer->part,     &writer->value,          &writer->numbers};
+  for (size_t i = 0; i < sizeof(messages) / sizeof(*messages); i++) onstack_protobuf_release(messages[i]);
+  onstack_profile_strings_release(&writer->attributes);
+  onstack_profile_strings_release(&writer->links);
+  onstack_profile_strings_release(&writer->stacks);
+  onstack_profile_strings_release(&writer->texts);
+  onstack_profile_strings_release(&writer->resource_keys);
+  onstack_profile_tables_release(&writer->tables);
+  free(writer->identity_ends);
+}
+
+static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options, bool process_context,
+                          onstack_profile_output *output) {
+  static const onstack_profile_table_fields fields = {.location_line = otlp_location_lines,
+                                                      .function_name = otlp_function_name};
+  onstack_otlp_writer writer = {.report = report, .options = options, .columns = onstack_profile_columns_of(report)};
+  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
+  if (error == 0) error = otlp_make(&writer, process_context);
+  if (error == 0) error = otlp_send(&writer, output);
+  otlp_release(&writer);
+  return error;
+}
+
+static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options, bool *process_context) {
+  *options = (onstack_otlp_options){0};
+  int error = given ? onstack_sized_copy(options, sizeof(*options), 0, given) : 0;
+  if (error == 0 && options->resource_count > 0 && !options->resource) error = ONSTACK_E_OPTIONS;
+  for (size_t i = 0; error == 0 && i < sizeof(options->reserved); i++) {
+    if (options->reserved[i] != 0) error = ONSTACK_E_OPTIONS;
+  }
+  return error != 0 ? error : onstack_switch_read(options->process_context, process_context);
+}
+
+ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
+                                           const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
+  onstack_otlp_options known;
+  onstack_profile_report report;
+  onstack_profile_output output;
+  bool process_context;
+  int error = writer ? otlp_read_options(otlp, &known, &process_context) : ONSTACK_E_OPTIONS;
+  if (error == 0) error = onstack_profile_report_open(&report, profile, options, false);
+  if (error != 0) return error;
+  error = onstack_profile_output_open(&output, writer, writer_data);
+  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, process_context, &output));
+  onstack_profile_report_close(&report);
+  return error;
+}
+
 /* ---- core/profile/otlp/otlp_resource.c ---- */
-/* ---- core/profile/otlp/process_context.h ---- */
-/*
- * What an OpenTelemetry library in this process has published about it (OTEP 4719, version 2): a mapping named OTEL_CTX whose
- * head leads to an encoded ProcessContext. Another thread may change or unmap it at any instant, so all is copied by the
- * kernel, and the head's time of publication is compared before and after.
- */
-#ifndef ONSTACK_PROFILE_OTLP_PROCESS_CONTEXT_H
-#define ONSTACK_PROFILE_OTLP_PROCESS_CONTEXT_H
-
-/* Larger ones are left alone. */
-#define ONSTACK_PROCESS_CONTEXT_BYTES ((uint32_t)64 * 1024)
-
-/* The encoded ProcessContext, which the caller frees; NULL: there is none, or it cannot be read. Ordinary threads. */
-ONSTACK_INTERNAL uint8_t *onstack_process_context_copy(size_t *length);
-
-#endif
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * What an OpenTelemetry library in this process has published about it (OTEP 4719, version 2): a mapping named OTEL_CTX whose
+ * head leads to an encoded ProcessContext. Another thread may change or unmap it at any instant, so all is copied by the
+ * kernel, and the head's time of publication is compared before and after.
+ */
+
+/* Larger ones are left alone. */
+#define ONSTACK_PROCESS_CONTEXT_BYTES ((uint32_t)64 * 1024)
+
+#ifdef __linux__
+
+#define ONSTACK_PROCESS_CONTEXT_TRIES 10 /* while it is being changed */
+
+typedef struct process_context_head {
+  char signature[8];
+  uint32_t version;
+  uint32_t payload_bytes;
+  uint64_t published_ns; /* CLOCK_BOOTTIME; 0: it is being changed, and it is never the same twice */
+  uint64_t payload;
+} process_context_head;
+_Static_assert(sizeof(process_context_head) == 32, "others write as much");
+
+static bool process_context_head_at(uint64_t address, process_context_head *head) {
+  return onstack_process_memory_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
+         head->version == 2;
+}
+
+/* Whoever made the mapping may have named it, its file, or both. */
+static void process_context_visit(void *data, const onstack_mapping *mapping) {
+  static const char *const names[] = {"[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]", "/memfd:OTEL_CTX"};
+  uint64_t *address = data;
+  process_context_head head;
+  for (size_t i = 0; *address == 0 && i < sizeof(names) / sizeof(*names); i++) {
+    const size_t length = strlen(names[i]);
+    if (mapping->path_length < length || memcmp(mapping->path, names[i], length) != 0) continue;
+    if (process_context_head_at(mapping->low, &head)) *address = mapping->low;
+  }
+}
+
+static uint8_t *process_context_try(uint64_t address, size_t *length) {
+  process_context_head head, after;
+  if (!process_context_head_at(address, &head) || head.published_ns == 0) return NULL;
+  if (head.payload_bytes == 0 || head.payload_bytes > ONSTACK_PROCESS_CONTEXT_BYTES) return NULL;
+  uint8_t *payload = malloc(head.payload_bytes);
+  if (payload && onstack_process_memory_read(head.payload, payload, head.payload_bytes) &&
+      process_context_head_at(address, &after) && after.published_ns == head.published_ns) {
+    *length = head.payload_bytes;
+    return payload;
+  }
+  free(payload);
+  return NULL;
+}
+
+/* The encoded ProcessContext, which the caller frees; NULL: there is none, or it cannot be read. Ordinary threads. */
+static uint8_t *process_context_copy(size_t *length) {
+  uint64_t address = 0;
+  uint8_t *payload = NULL;
+  if (onstack_proc_maps_each(process_context_visit, &address) != 0 || address == 0) return NULL;
+  for (int i = 0; !payload && i < ONSTACK_PROCESS_CONTEXT_TRIES; i++) payload = process_context_try(address, length);
+  return payload;
+}
+#else
+uint8_t *process_context_copy(size_t *length) {
+  *length = 0;
+  return NULL;
+}
+#endif
 
 /* Adds the attribute whose value lies in writer->value, and takes note of its key. Of two with one key the first stands. */
 static int otlp_add_resource(onstack_otlp_writer *writer, const char *key, size_t length) {
@@ -27853,7 +28017,7 @@ int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes,
 
 static int otlp_take_own_context(onstack_otlp_writer *writer) {
   size_t length = 0;
-  uint8_t *bytes = onstack_process_context_copy(&length);
+  uint8_t *bytes = process_context_copy(&length);
   int error = bytes ? onstack_otlp_take_context(writer, bytes, length) : 0;
   free(bytes);
   return error;
@@ -27882,238 +28046,18 @@ int onstack_otlp_make_resource(onstack_otlp_writer *writer, bool process_context
   return error != 0 ? error : otlp_add_unknown_service(writer);
 }
 
-/* ---- core/profile/otlp/otlp_samples.c ---- */
+/* ---- core/profile/pprof/pprof.c ---- */
+/*
+ * One pprof profile under way: the head and the samples, then what they refer to (mappings, locations, functions), strings
+ * last. The order is free in the format, so nothing is held back but the strings.
+ */
 
 #include <errno.h>
-#include <stdlib.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-static int otlp_stack(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *number) {
-  onstack_protobuf *part = &writer->part;
-  onstack_profile_tables_add_stack(&writer->tables, stack, &writer->numbers);
-  onstack_protobuf_add_part(part, otlp_stack_location_indices, &writer->numbers);
-  if (part->failed) return -ENOMEM;
-  int error = onstack_profile_strings_add_bytes(&writer->stacks, part->bytes, part->used, number);
-  part->used = 0;
-  return error;
-}
-
-/* What the samples of a stack have in all Profiles. */
-static int otlp_add_identity(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
-  onstack_protobuf *identities = &writer->identities;
-  uint32_t number, link = 0;
-  int error = otlp_stack(writer, stack, &number);
-  if (error == 0) error = onstack_otlp_labels(writer, stack, &link);
-  if (error != 0) return error;
-  onstack_protobuf_add_number(identities, otlp_sample_stack, number);
-  if (writer->numbers.used > 0) onstack_protobuf_add_part(identities, otlp_sample_attribute_indices, &writer->numbers);
-  onstack_protobuf_add_number(identities, otlp_sample_link, link);
-  if (identities->failed) return -ENOMEM;
-  writer->identity_ends[writer->identity_count++] = identities->used;
-  return 0;
-}
-
-static int otlp_make_identities(onstack_otlp_writer *writer) {
-  const onstack_profile_view *view = &writer->report->view;
-  writer->identity_ends = malloc((view->count + ONSTACK_KINDS) * sizeof(*writer->identity_ends));
-  if (!writer->identity_ends) return -ENOMEM;
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < view->count; i++) error = otlp_add_identity(writer, &view->items[i]);
-  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].weight > 0) error = otlp_add_identity(writer, &view->overflow[i]);
-  }
-  return error;
-}
-
-/* Adds a Sample to the Profile in writer->message. A value of 0, where the stack's are in other Profiles, is none. */
-static void otlp_add_sample(onstack_otlp_writer *writer, const onstack_profile_stack *stack, size_t identity,
-                            uint32_t column) {
-  const size_t start = identity == 0 ? 0 : writer->identity_ends[identity - 1];
-  const uint64_t value = onstack_profile_columns_value(&writer->columns, stack, column);
-  if (value == 0) return;
-  onstack_protobuf_add_encoded(&writer->part, writer->identities.bytes + start, writer->identity_ends[identity] - start);
-  onstack_protobuf_add_varint(&writer->numbers, value);
-  onstack_protobuf_add_part(&writer->part, otlp_sample_values, &writer->numbers);
-  onstack_protobuf_add_part(&writer->message, otlp_profile_samples, &writer->part);
-}
-
-static void otlp_add_samples(onstack_otlp_writer *writer, uint32_t column) {
-  const onstack_profile_view *view = &writer->report->view;
-  size_t identity = view->count;
-  for (size_t i = 0; i < view->count; i++) otlp_add_sample(writer, &view->items[i], i, column);
-  for (uint32_t i = 0; i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].weight > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
-  }
-}
-
-static int otlp_add_value_type(onstack_otlp_writer *writer, uint32_t field, const char *type, const char *unit) {
-  onstack_profile_strings *strings = &writer->report->symbols.strings;
-  uint32_t type_number, unit_number;
-  int error = onstack_profile_strings_add_text(strings, type, &type_number);
-  if (error == 0) error = onstack_profile_strings_add_text(strings, unit, &unit_number);
-  if (error != 0) return error;
-  onstack_protobuf_add_number(&writer->part, otlp_value_type_type, type_number);
-  onstack_protobuf_add_number(&writer->part, otlp_value_type_unit, unit_number);
-  onstack_protobuf_add_part(&writer->message, field, &writer->part);
-  return 0;
-}
-
-/* The remarks, a text each; empty lines say nothing. Leaves writer->value empty where there are none. */
-static int otlp_make_comments(onstack_otlp_writer *writer) {
-  int error = 0;
-  for (const char *line = writer->report->comments; line && *line != '\0';) {
-    const size_t length = strcspn(line, "\n");
-    uint32_t number;
-    error = onstack_profile_strings_add(&writer->texts, line, length, &number);
-    if (error != 0) break;
-    const onstack_profile_string *text = &writer->texts.items[number];
-    if (number != 0) onstack_protobuf_add_bytes(&writer->part, otlp_value_string, text->text, text->length);
-    if (number != 0) onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
-    line += length + (line[length] == '\n');
-  }
-  if (writer->numbers.used > 0) onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
-  return error;
-}
-
-/* What pprof says of a whole profile, as attributes. */
-static int otlp_add_remarks(onstack_otlp_writer *writer) {
-  onstack_protobuf numbers = {0};
-  int error = otlp_make_comments(writer);
-  if (error == 0 && writer->value.used > 0) error = onstack_otlp_add_attribute(writer, "pprof.profile.comment", &numbers);
-  if (error == 0 && writer->columns.drop_frames) {
-    error = onstack_otlp_text_value(writer, writer->columns.drop_frames, strlen(writer->columns.drop_frames));
-    if (error == 0) error = onstack_otlp_add_attribute(writer, "pprof.profile.drop_frames", &numbers);
-  }
-  if (numbers.used > 0 || numbers.failed)
-    onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &numbers);
-  onstack_protobuf_release(&numbers);
-  return error;
-}
-
-static int otlp_add_profile(onstack_otlp_writer *writer, uint32_t column) {
-  const onstack_profile_columns *columns = &writer->columns;
-  const onstack_profile_column *type = &columns->items[column];
-  onstack_protobuf *message = &writer->message;
-  int error = otlp_add_value_type(writer, otlp_profile_sample_type, type->type, type->unit);
-  if (error != 0) return error;
-  otlp_add_samples(writer, column);
-  onstack_protobuf_add_fixed(message, otlp_profile_time_unix_nano, (uint64_t)writer->report->start_unix_ns);
-  onstack_protobuf_add_number(message, otlp_profile_duration_nano, (uint64_t)writer->report->duration_ns);
-  error = otlp_add_value_type(writer, otlp_profile_period_type, columns->period_type, columns->items[columns->shown].unit);
-  onstack_protobuf_add_number(message, otlp_profile_period, columns->period);
-  if (error == 0) error = otlp_add_remarks(writer);
-  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_profiles, message);
-  return error;
-}
-
-int onstack_otlp_add_profiles(onstack_otlp_writer *writer) {
-  const onstack_profile_columns *columns = &writer->columns;
-  int error = otlp_make_identities(writer);
-  if (error == 0) error = otlp_add_profile(writer, columns->shown);
-  for (uint32_t i = 0; error == 0 && i < columns->count; i++) {
-    if (i != columns->shown) error = otlp_add_profile(writer, i);
-  }
-  return error;
-}
-
-/* ---- core/profile/otlp/process_context.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#ifdef __linux__
-
-#define ONSTACK_PROCESS_CONTEXT_TRIES 10 /* while it is being changed */
-
-typedef struct process_context_head {
-  char signature[8];
-  uint32_t version;
-  uint32_t payload_bytes;
-  uint64_t published_ns; /* CLOCK_BOOTTIME; 0: it is being changed, and it is never the same twice */
-  uint64_t payload;
-} process_context_head;
-_Static_assert(sizeof(process_context_head) == 32, "others write as much");
-
-static bool process_context_head_at(uint64_t address, process_context_head *head) {
-  return onstack_process_memory_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
-         head->version == 2;
-}
-
-/* Whoever made the mapping may have named it, its file, or both. */
-static void process_context_visit(void *data, const onstack_mapping *mapping) {
-  static const char *const names[] = {"[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]", "/memfd:OTEL_CTX"};
-  uint64_t *address = data;
-  process_context_head head;
-  for (size_t i = 0; *address == 0 && i < sizeof(names) / sizeof(*names); i++) {
-    const size_t length = strlen(names[i]);
-    if (mapping->path_length < length || memcmp(mapping->path, names[i], length) != 0) continue;
-    if (process_context_head_at(mapping->low, &head)) *address = mapping->low;
-  }
-}
-
-static uint8_t *process_context_try(uint64_t address, size_t *length) {
-  process_context_head head, after;
-  if (!process_context_head_at(address, &head) || head.published_ns == 0) return NULL;
-  if (head.payload_bytes == 0 || head.payload_bytes > ONSTACK_PROCESS_CONTEXT_BYTES) return NULL;
-  uint8_t *payload = malloc(head.payload_bytes);
-  if (payload && onstack_process_memory_read(head.payload, payload, head.payload_bytes) &&
-      process_context_head_at(address, &after) && after.published_ns == head.published_ns) {
-    *length = head.payload_bytes;
-    return payload;
-  }
-  free(payload);
-  return NULL;
-}
-
-uint8_t *onstack_process_context_copy(size_t *length) {
-  uint64_t address = 0;
-  uint8_t *payload = NULL;
-  if (onstack_proc_maps_each(process_context_visit, &address) != 0 || address == 0) return NULL;
-  for (int i = 0; !payload && i < ONSTACK_PROCESS_CONTEXT_TRIES; i++) payload = process_context_try(address, length);
-  return payload;
-}
-#else
-uint8_t *onstack_process_context_copy(size_t *length) {
-  *length = 0;
-  return NULL;
-}
-#endif
-
-/* ---- core/profile/pprof/pprof.c ---- */
-/* ---- core/profile/pprof/pprof_writer.h ---- */
-/*
- * One pprof profile under way: pprof.c writes the head and the samples, pprof_tables.c what they refer to (mappings,
- * locations, functions), strings last. The order is free in the format, so nothing is held back but the strings.
- */
-#ifndef ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
-#define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
-
-/* A pair takes two NULs at least; two labels are our own. */
-#define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
-
-typedef struct onstack_pprof_writer {
-  onstack_profile_report *report; /* its strings become the string table */
-  onstack_profile_output *output;
-  onstack_profile_columns columns;
-  onstack_profile_tables tables;
-  onstack_protobuf message;
-  onstack_protobuf part;
-  uint32_t keys[ONSTACK_PPROF_KEYS]; /* of the labels that the sample has so far */
-  uint32_t key_count;
-} onstack_pprof_writer;
-
-/* Sends the message as this field of Profile and empties it. Errors: -ENOMEM, OUTPUT. */
-ONSTACK_INTERNAL int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field);
-
-/* Locations, functions and mappings; after the samples. Errors: -ENOMEM, OUTPUT. */
-ONSTACK_INTERNAL int onstack_pprof_write_tables(onstack_pprof_writer *writer);
-
-#endif
-
-/* ---- core/profile/pprof/pprof_fields.h ---- */
 /* Field numbers of profile.proto (github.com/google/pprof/proto): pprof_<message>_<field>. Those that are written. */
-#ifndef ONSTACK_PROFILE_PPROF_PPROF_FIELDS_H
-#define ONSTACK_PROFILE_PPROF_PPROF_FIELDS_H
 
 enum {
   pprof_profile_sample_type = 1,
@@ -28162,19 +28106,92 @@ enum {
   pprof_function_start_line = 5
 };
 
-#endif
+/* A pair takes two NULs at least; two labels are our own. */
+#define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+typedef struct onstack_pprof_writer {
+  onstack_profile_report *report; /* its strings become the string table */
+  onstack_profile_output *output;
+  onstack_profile_columns columns;
+  onstack_profile_tables tables;
+  onstack_protobuf message;
+  onstack_protobuf part;
+  uint32_t keys[ONSTACK_PPROF_KEYS]; /* of the labels that the sample has so far */
+  uint32_t key_count;
+} onstack_pprof_writer;
 
-int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
+/* Sends the message as this field of Profile and empties it. Errors: -ENOMEM, OUTPUT. */
+static int pprof_send(onstack_pprof_writer *writer, uint32_t field) {
   if (writer->message.failed) return -ENOMEM;
   onstack_protobuf_add_part(&writer->part, field, &writer->message);
   if (writer->part.failed) return -ENOMEM;
   int error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
   writer->part.used = 0;
+  return error;
+}
+
+static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
+  const onstack_symbol_table *symbols = &writer->report->symbols;
+  const onstack_profile_mapping *place;
+  onstack_profile_table_mapping *mapping =
+      onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
+  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
+  if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
+  onstack_protobuf_add_number(&writer->message, pprof_location_address,
+                              onstack_profile_tables_real(place, symbols->addresses[number]));
+  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
+  return error != 0 ? error : pprof_send(writer, pprof_profile_location);
+}
+
+static int pprof_write_special(onstack_pprof_writer *writer, uint32_t place) {
+  const char *name = onstack_profile_tables_special_name(&writer->tables, place);
+  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)writer->report->symbols.count + 1 + place);
+  int error = onstack_profile_tables_add_name(&writer->tables, name, &writer->message);
+  return error != 0 ? error : pprof_send(writer, pprof_profile_location);
+}
+
+static int pprof_write_functions(onstack_pprof_writer *writer) {
+  const onstack_profile_strings *functions = &writer->tables.functions;
+  int error = 0;
+  for (size_t i = 1; error == 0 && i < functions->count; i++) {
+    onstack_protobuf_add_number(&writer->message, pprof_function_id, i);
+    onstack_protobuf_add_encoded(&writer->message, functions->items[i].text, functions->items[i].length);
+    error = pprof_send(writer, pprof_profile_function);
+  }
+  return error;
+}
+
+static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
+  const onstack_profile_mapping *mapping = &writer->report->view.maps->items[item];
+  const onstack_profile_table_mapping *known = &writer->tables.mappings[item];
+  onstack_protobuf *message = &writer->message;
+  uint32_t path, build_id;
+  int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
+  onstack_protobuf_add_number(message, pprof_mapping_filename, path);
+  onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);
+  onstack_protobuf_add_number(message, pprof_mapping_has_functions, known->has_functions);
+  onstack_protobuf_add_number(message, pprof_mapping_has_filenames, known->has_files);
+  onstack_protobuf_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
+  onstack_protobuf_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
+  return pprof_send(writer, pprof_profile_mapping);
+}
+
+/* Locations, functions and mappings; after the samples. Errors: -ENOMEM, OUTPUT. */
+static int pprof_write_tables(onstack_pprof_writer *writer) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
+    error = pprof_write_location(writer, (uint32_t)i);
+  }
+  for (uint32_t i = 0; error == 0 && i < writer->tables.special_count; i++) error = pprof_write_special(writer, i);
+  if (error == 0) error = pprof_write_functions(writer);
+  for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
+    error = pprof_write_mapping(writer, writer->tables.mapping_order[i]);
+  }
   return error;
 }
 
@@ -28185,7 +28202,7 @@ static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, 
   if (error != 0) return error;
   onstack_protobuf_add_number(&writer->message, pprof_value_type_type, type_number);
   onstack_protobuf_add_number(&writer->message, pprof_value_type_unit, unit_number);
-  return onstack_pprof_send(writer, field);
+  return pprof_send(writer, field);
 }
 
 static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_profile_column *column) {
@@ -28273,7 +28290,7 @@ static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile
 /* The sample that has been put together, and behind its other fields its times. */
 static int pprof_send_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   const onstack_profile_report *report = writer->report;
-  if (stack->times.bytes == 0) return onstack_pprof_send(writer, pprof_profile_sample);
+  if (stack->times.bytes == 0) return pprof_send(writer, pprof_profile_sample);
   const int64_t shift_us = (int64_t)((uint64_t)report->view.start_unix_ns - (uint64_t)report->start_unix_ns) / 1000;
   onstack_protobuf *message = &writer->message, *part = &writer->part;
   onstack_protobuf_add_head(part, pprof_profile_sample,
@@ -28363,7 +28380,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
   int error = onstack_profile_tables_open(&writer.tables, report, &fields);
   if (error == 0) error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
-  if (error == 0) error = onstack_pprof_write_tables(&writer);
+  if (error == 0) error = pprof_write_tables(&writer);
   if (error == 0) error = pprof_write_comments(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
   onstack_protobuf_release(&writer.message);
@@ -28383,72 +28400,6 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
   error = onstack_profile_output_open(&output, writer, writer_data);
   if (error == 0) error = onstack_profile_output_close(&output, pprof_write_all(&report, &output));
   onstack_profile_report_close(&report);
-  return error;
-}
-
-/* ---- core/profile/pprof/pprof_tables.c ---- */
-
-static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
-  const onstack_symbol_table *symbols = &writer->report->symbols;
-  const onstack_profile_mapping *place;
-  onstack_profile_table_mapping *mapping =
-      onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
-  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
-  if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
-  onstack_protobuf_add_number(&writer->message, pprof_location_address,
-                              onstack_profile_tables_real(place, symbols->addresses[number]));
-  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
-  return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
-}
-
-static int pprof_write_special(onstack_pprof_writer *writer, uint32_t place) {
-  const char *name = onstack_profile_tables_special_name(&writer->tables, place);
-  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)writer->report->symbols.count + 1 + place);
-  int error = onstack_profile_tables_add_name(&writer->tables, name, &writer->message);
-  return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
-}
-
-static int pprof_write_functions(onstack_pprof_writer *writer) {
-  const onstack_profile_strings *functions = &writer->tables.functions;
-  int error = 0;
-  for (size_t i = 1; error == 0 && i < functions->count; i++) {
-    onstack_protobuf_add_number(&writer->message, pprof_function_id, i);
-    onstack_protobuf_add_encoded(&writer->message, functions->items[i].text, functions->items[i].length);
-    error = onstack_pprof_send(writer, pprof_profile_function);
-  }
-  return error;
-}
-
-static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
-  const onstack_profile_mapping *mapping = &writer->report->view.maps->items[item];
-  const onstack_profile_table_mapping *known = &writer->tables.mappings[item];
-  onstack_protobuf *message = &writer->message;
-  uint32_t path, build_id;
-  int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
-  if (error != 0) return error;
-  onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
-  onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
-  onstack_protobuf_add_number(message, pprof_mapping_filename, path);
-  onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);
-  onstack_protobuf_add_number(message, pprof_mapping_has_functions, known->has_functions);
-  onstack_protobuf_add_number(message, pprof_mapping_has_filenames, known->has_files);
-  onstack_protobuf_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
-  onstack_protobuf_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
-  return onstack_pprof_send(writer, pprof_profile_mapping);
-}
-
-int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
-    error = pprof_write_location(writer, (uint32_t)i);
-  }
-  for (uint32_t i = 0; error == 0 && i < writer->tables.special_count; i++) error = pprof_write_special(writer, i);
-  if (error == 0) error = pprof_write_functions(writer);
-  for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
-    error = pprof_write_mapping(writer, writer->tables.mapping_order[i]);
-  }
   return error;
 }
 
