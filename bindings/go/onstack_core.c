@@ -2501,10 +2501,241 @@ uint32_t *onstack_wiped_word(void) {
 /*
  * What a session knows of the interpreters in the process: the frames of an interpreted language are copied behind the walk
  * of the native ones (record_handler.c), and put into the place of the loop's frames when the sample is delivered
- * (sampler/interpreter/interleave.h): only then is it known which native frames there are.
+ * (onstack_interleave): only then is it known which native frames there are.
  */
 #ifndef ONSTACK_SAMPLER_INTERPRETER_INTERPRETER_H
 #define ONSTACK_SAMPLER_INTERPRETER_INTERPRETER_H
+
+/* ---- core/sampler/unwind/module_statistics.h ---- */
+/* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
+#ifndef ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
+#define ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
+
+/* ---- core/sampler/unwind/rules.h ---- */
+/*
+ * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
+ * in ordinary threads (sampler/modules/rule_table.c), executed quickly here.
+ *
+ * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
+ * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
+ * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
+ * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
+ * the time off a look-up (tests/bench/tables).
+ *
+ * Tables are immutable once published and are unmapped only after no handler can still be reading them
+ * (sampler/modules/modules.c).
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_H
+
+/* ---- core/platform/seqlock.h ---- */
+/*
+ * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
+ * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
+ *
+ * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
+ *
+ *   writer                                   reader
+ *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
+ *   W2  fence                release         R2  copy the data        relaxed
+ *   W3  write the data       relaxed         R3  fence                acquire
+ *   W4  sequence = next even release         R4  sequence == begun    relaxed
+ *
+ * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
+ * that ended with it.
+ *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
+ *     happened before R2, and R2 reads W's values or later ones.
+ *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
+ *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
+ *     one, not `begun`.
+ * The number comes round after 2^31 changes; no reader is inside for so long.
+ */
+#ifndef ONSTACK_PLATFORM_SEQLOCK_H
+#define ONSTACK_PLATFORM_SEQLOCK_H
+
+#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+typedef struct onstack_seqlock {
+  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
+} onstack_seqlock;
+
+/* R1. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
+  return onstack_observe(&lock->sequence);
+}
+
+/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
+
+/* R3 and R4: whether the copy belongs together. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
+  onstack_fence_observe();
+  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
+}
+
+/* W1 and W2. Returns the number that the change ends with. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
+  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
+  onstack_store_relaxed(&lock->sequence, odd);
+  onstack_fence_publish();
+  return odd + 1;
+}
+
+/* W4. */
+ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
+  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
+}
+
+/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
+   none. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
+  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
+  onstack_seqlock_write_end(lock);
+  return true;
+}
+
+#endif
+
+/* How the canonical frame address (the caller's SP) is found. */
+#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
+#define ONSTACK_CFA_SP 1u       /* SP + offset */
+#define ONSTACK_CFA_FP 2u       /* FP + offset */
+#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset, plus `after` words (x86_64: a realigned stack, without them) */
+#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
+#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
+#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
+/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
+   to use the register for anything */
+#define ONSTACK_CFA_LOST 9u
+
+/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
+   realigning prologues; aarch64: alike) */
+#define ONSTACK_CFA_REGISTER 10u
+
+/* Where a register of the caller is. Anything else than these is not representable: no rule. */
+#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
+#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
+/* otherwise: at CFA + 8 * value */
+
+typedef struct onstack_rule {
+  uint8_t cfa;        /* ONSTACK_CFA_* */
+  uint8_t after;      /* DEREF_SP, DEREF_FP: words; REGISTER: its number */
+  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
+  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
+  int16_t bx;         /* saved RBX */
+  int32_t cfa_offset; /* bytes; for PLT the threshold */
+} onstack_rule;
+
+/* The CFA is some words above a word in memory: as a rule a link to another stack, which that of a coroutine's parent is. */
+static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_rule_is_link(const onstack_rule *rule) {
+  return (rule->cfa == ONSTACK_CFA_DEREF_FP || rule->cfa == ONSTACK_CFA_DEREF_SP) && rule->after != 0;
+}
+
+typedef struct onstack_rule_row {
+  uint16_t offset; /* the low 16 bits */
+  uint16_t rule;
+} onstack_rule_row;
+
+#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
+
+typedef struct onstack_rule_table {
+  uint32_t chunk_count;
+  uint32_t row_count;
+  uint32_t rule_count;
+  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
+  const uint32_t *first_row; /* chunk_count + 1 */
+  const onstack_rule_row *rows;
+  const onstack_rule *rules;
+} onstack_rule_table;
+
+/* What is loaded where. */
+typedef struct onstack_module {
+  uint64_t low; /* executable part of the object */
+  uint64_t high;
+  uint64_t base;                   /* what offsets in the table are relative to */
+  const onstack_rule_table *table; /* NULL: no rules (yet) */
+  uint16_t number;                 /* of its path (sampler/modules/modules.h), from 1 on; 0: not known */
+  uint16_t pending;                /* its rules have not been derived yet */
+  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
+} onstack_module;
+
+#define ONSTACK_MODULES_FIRST 1024u /* entries of the first array; it is doubled when more objects are loaded */
+
+/*
+ * A new state of the map is written into an array that the current state does not use, so a walk has to wait for nothing. An
+ * array that has become too small stays mapped, because a handler may be reading it.
+ */
+typedef struct onstack_module_map {
+  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
+  uint32_t count;
+  uint32_t loads;          /* how often the loader's list was found changed */
+  uint32_t gone;           /* the last sequence number without some that had been there */
+  uint32_t left_out;       /* objects that there was no memory for: an unknown address may be theirs */
+  onstack_module *modules; /* sorted by address, disjoint */
+} onstack_module_map;
+
+ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+typedef enum onstack_modules_status {
+  ONSTACK_MODULE_NONE,
+  ONSTACK_MODULE_HERE,
+  ONSTACK_MODULES_CHANGING, /* not known: the map is being replaced at this moment, or it lacks objects */
+} onstack_modules_status;
+
+/* Finds the module that holds an address; *last as below. Signal-safe. */
+ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
+
+/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/*
+ * Rules of single addresses in modules without a table. Entries are those of the PC cache: they check or are a miss. Their
+ * epoch is the map's `loads`, which changes when objects come or go, and not with each table that is made. Buckets, since two
+ * addresses of one stack must not displace each other for ever. 128 KiB, of which only used pages are in memory.
+ */
+#define ONSTACK_DESCRIBED_BUCKETS 1024u
+#define ONSTACK_DESCRIBED_BUCKET 8u
+
+/* NULL: none is known. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_described_find(uint64_t address);
+
+/* The rule stays for good. The writer of the map. */
+ONSTACK_INTERNAL void onstack_described_put(uint64_t address, const onstack_rule *rule);
+
+/* The rule of an offset in a table; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
+
+#endif
+
+typedef struct onstack_module_statistics_row {
+  uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
+  uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
+} onstack_module_statistics_row;
+
+typedef struct onstack_module_statistics {
+  onstack_module_statistics_row
+      *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
+  uint32_t count;
+  onstack_module last; /* that a frame lay in */
+} onstack_module_statistics;
+
+/* A stack on its way to the sink. */
+typedef struct onstack_walked {
+  uint64_t *frames;
+  uint8_t *unwound_by; /* ONSTACK_BY_* */
+  uint32_t count;
+  onstack_truncation truncation;
+  bool apart; /* its root is the first function on a stack that the program made; an interpreter's frames may go on */
+} onstack_walked;
+
+/* Counts the frames of one stack. Consumer only. */
+ONSTACK_INTERNAL void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack);
+
+ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistics *statistics);
+
+#endif
 
 #define ONSTACK_INTERPRETERS 3u /* providers of a session: those that ship, and the user's */
 
@@ -2591,6 +2822,105 @@ ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interp
 static inline __attribute__((always_inline, unused)) uint32_t onstack_interpreted_used(const onstack_interpreted *copied) {
   return (uint32_t)(sizeof(*copied) + copied->count * sizeof(copied->frames[0]));
 }
+
+/*
+ * The fingerprint of a function is copied with its frames, in the upper bits of their flags: memory is used again, and
+ * milliseconds later another function may lie there. Of functions that have been named, nothing is copied: they are compared
+ * with what they were then (sampler/interpreter/known.h), so that all this costs is the first sample of each.
+ */
+
+/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
+   just been freed. */
+#define ONSTACK_IDENTITY 5
+
+#define ONSTACK_FINGERPRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
+#define ONSTACK_FINGERPRINT_NAMED 0u     /* it had been named when the frame was copied */
+#define ONSTACK_FINGERPRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
+#define ONSTACK_FINGERPRINT_FIRST 2u     /* others are hashes of its identity */
+#define ONSTACK_FINGERPRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
+#define ONSTACK_FINGERPRINT_PLACES 4096u /* a power of two */
+
+/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
+ONSTACK_INTERNAL_DATA uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_fingerprint_place(uint64_t function) {
+  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_FINGERPRINT_PLACES - 1);
+}
+
+/* Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_fingerprint_is_named(uint64_t function) {
+  return onstack_observe(&onstack_fingerprint_named[onstack_fingerprint_place(function)]) == function;
+}
+
+/* From ONSTACK_FINGERPRINT_FIRST on. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
+onstack_fingerprint_of(const uint64_t identity[ONSTACK_IDENTITY]) {
+  uint64_t mixed = 0;
+  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
+    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
+    mixed ^= mixed >> 29;
+  }
+  const uint32_t fingerprint = (uint32_t)(mixed >> 40);
+  return fingerprint < ONSTACK_FINGERPRINT_FIRST ? fingerprint + ONSTACK_FINGERPRINT_FIRST : fingerprint;
+}
+
+/*
+ * Frames of an interpreter lie in pieces of memory that grow upwards, callers below the called. One copy by the kernel takes
+ * many neighbours at once: it costs hardly more than a copy of one.
+ */
+
+#define ONSTACK_WINDOW_FRAME 112u  /* bytes of a frame at most */
+#define ONSTACK_WINDOW_BYTES 7168u /* of Python some 50 frames */
+
+typedef struct onstack_window {
+  const onstack_frame_memory *memory;
+  uint64_t piece;     /* where the newest piece begins; 0: not known */
+  uint64_t low, high; /* what of it is in `bytes` */
+  uint8_t *frame;     /* room for a frame that lies elsewhere: ONSTACK_WINDOW_FRAME */
+  uint8_t *bytes;     /* ONSTACK_WINDOW_BYTES */
+} onstack_window;
+
+/* A word in bytes that were copied; `offset` is a multiple of its size. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_window_word(const uint8_t *bytes,
+                                                                                                  uint32_t offset) {
+  return *(const volatile uint64_t *)(const void *)(bytes + offset);
+}
+
+/* Memory at an aligned, plausible address. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes);
+
+/* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
+ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
+
+/* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
+
+typedef struct onstack_interleave_counters {
+  uint64_t interpreted, cut, unmatched, unnamed;
+} onstack_interleave_counters;
+
+/*
+ * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
+ * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
+ * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known. One that
+ * was switched to (greenlet, gevent, another interpreter of the process) lies upon native frames whose calls are not its own:
+ * where an interpreter tells which call its innermost frames are in, the outer loops stay native.
+ *
+ * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
+ * is made to point there if frames come into it. Consumer only.
+ */
+ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
+                                         onstack_walked *stack, uint64_t *frames, uint32_t capacity,
+                                         onstack_interleave_counters *counters);
+
+/* The frames of interpreted languages that another thread runs, which is blocked. */
+
+/*
+ * Copies and names them, by the first interpreter that has any, `capacity` at most; the room behind them is scratch, as for
+ * onstack_interpreted_copy. `hints`: ONSTACK_INTERPRETERS words that stay with the thread, 0 at first. Named at once: the
+ * function that a thread waited in may be gone when its wait becomes a sample. False: it runs none. Ordinary threads.
+ */
+ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid,
+                                                  uint32_t capacity, uint64_t *hints, onstack_interpreted *out);
 
 #endif
 
@@ -3022,74 +3352,6 @@ ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entr
  */
 #ifndef ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
 #define ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
-
-/* ---- core/platform/seqlock.h ---- */
-/*
- * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
- * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
- *
- * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
- *
- *   writer                                   reader
- *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
- *   W2  fence                release         R2  copy the data        relaxed
- *   W3  write the data       relaxed         R3  fence                acquire
- *   W4  sequence = next even release         R4  sequence == begun    relaxed
- *
- * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
- * that ended with it.
- *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
- *     happened before R2, and R2 reads W's values or later ones.
- *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
- *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
- *     one, not `begun`.
- * The number comes round after 2^31 changes; no reader is inside for so long.
- */
-#ifndef ONSTACK_PLATFORM_SEQLOCK_H
-#define ONSTACK_PLATFORM_SEQLOCK_H
-
-#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-typedef struct onstack_seqlock {
-  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
-} onstack_seqlock;
-
-/* R1. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
-  return onstack_observe(&lock->sequence);
-}
-
-/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
-
-/* R3 and R4: whether the copy belongs together. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
-  onstack_fence_observe();
-  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
-}
-
-/* W1 and W2. Returns the number that the change ends with. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
-  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
-  onstack_store_relaxed(&lock->sequence, odd);
-  onstack_fence_publish();
-  return odd + 1;
-}
-
-/* W4. */
-ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
-  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
-}
-
-/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
-   none. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
-  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
-  onstack_seqlock_write_end(lock);
-  return true;
-}
-
-#endif
 
 /* ---- core/sampler/threads/timer.h ---- */
 /*
@@ -3693,169 +3955,6 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
 #ifndef ONSTACK_SAMPLER_DRAIN_AGAIN_H
 #define ONSTACK_SAMPLER_DRAIN_AGAIN_H
 
-/* ---- core/sampler/unwind/module_statistics.h ---- */
-/* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
-#ifndef ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
-#define ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
-
-/* ---- core/sampler/unwind/rules.h ---- */
-/*
- * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
- * in ordinary threads (sampler/modules/rule_table.c), executed quickly here.
- *
- * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
- * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
- * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
- * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
- * the time off a look-up (tests/bench/tables).
- *
- * Tables are immutable once published and are unmapped only after no handler can still be reading them
- * (sampler/modules/modules.c).
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_H
-
-/* How the canonical frame address (the caller's SP) is found. */
-#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
-#define ONSTACK_CFA_SP 1u       /* SP + offset */
-#define ONSTACK_CFA_FP 2u       /* FP + offset */
-#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
-#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset, plus `after` words (x86_64: a realigned stack, without them) */
-#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
-#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
-#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
-#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
-/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
-   to use the register for anything */
-#define ONSTACK_CFA_LOST 9u
-
-/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
-   realigning prologues; aarch64: alike) */
-#define ONSTACK_CFA_REGISTER 10u
-
-/* Where a register of the caller is. Anything else than these is not representable: no rule. */
-#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
-#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
-/* otherwise: at CFA + 8 * value */
-
-typedef struct onstack_rule {
-  uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP, DEREF_FP: words; REGISTER: its number */
-  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
-  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
-  int16_t bx;         /* saved RBX */
-  int32_t cfa_offset; /* bytes; for PLT the threshold */
-} onstack_rule;
-
-/* The CFA is some words above a word in memory: as a rule a link to another stack, which that of a coroutine's parent is. */
-static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_rule_is_link(const onstack_rule *rule) {
-  return (rule->cfa == ONSTACK_CFA_DEREF_FP || rule->cfa == ONSTACK_CFA_DEREF_SP) && rule->after != 0;
-}
-
-typedef struct onstack_rule_row {
-  uint16_t offset; /* the low 16 bits */
-  uint16_t rule;
-} onstack_rule_row;
-
-#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
-
-typedef struct onstack_rule_table {
-  uint32_t chunk_count;
-  uint32_t row_count;
-  uint32_t rule_count;
-  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
-  const uint32_t *first_row; /* chunk_count + 1 */
-  const onstack_rule_row *rows;
-  const onstack_rule *rules;
-} onstack_rule_table;
-
-/* What is loaded where. */
-typedef struct onstack_module {
-  uint64_t low; /* executable part of the object */
-  uint64_t high;
-  uint64_t base;                   /* what offsets in the table are relative to */
-  const onstack_rule_table *table; /* NULL: no rules (yet) */
-  uint16_t number;                 /* of its path (sampler/modules/modules.h), from 1 on; 0: not known */
-  uint16_t pending;                /* its rules have not been derived yet */
-  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
-} onstack_module;
-
-#define ONSTACK_MODULES_FIRST 1024u /* entries of the first array; it is doubled when more objects are loaded */
-
-/*
- * A new state of the map is written into an array that the current state does not use, so a walk has to wait for nothing. An
- * array that has become too small stays mapped, because a handler may be reading it.
- */
-typedef struct onstack_module_map {
-  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
-  uint32_t count;
-  uint32_t loads;          /* how often the loader's list was found changed */
-  uint32_t gone;           /* the last sequence number without some that had been there */
-  uint32_t left_out;       /* objects that there was no memory for: an unknown address may be theirs */
-  onstack_module *modules; /* sorted by address, disjoint */
-} onstack_module_map;
-
-ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
-
-typedef enum onstack_modules_status {
-  ONSTACK_MODULE_NONE,
-  ONSTACK_MODULE_HERE,
-  ONSTACK_MODULES_CHANGING, /* not known: the map is being replaced at this moment, or it lacks objects */
-} onstack_modules_status;
-
-/* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
-
-/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
-
-/*
- * Rules of single addresses in modules without a table. Entries are those of the PC cache: they check or are a miss. Their
- * epoch is the map's `loads`, which changes when objects come or go, and not with each table that is made. Buckets, since two
- * addresses of one stack must not displace each other for ever. 128 KiB, of which only used pages are in memory.
- */
-#define ONSTACK_DESCRIBED_BUCKETS 1024u
-#define ONSTACK_DESCRIBED_BUCKET 8u
-
-/* NULL: none is known. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_described_find(uint64_t address);
-
-/* The rule stays for good. The writer of the map. */
-ONSTACK_INTERNAL void onstack_described_put(uint64_t address, const onstack_rule *rule);
-
-/* The rule of an offset in a table; NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
-
-#endif
-
-typedef struct onstack_module_statistics_row {
-  uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
-  uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
-} onstack_module_statistics_row;
-
-typedef struct onstack_module_statistics {
-  onstack_module_statistics_row
-      *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
-  uint32_t count;
-  onstack_module last; /* that a frame lay in */
-} onstack_module_statistics;
-
-/* A stack on its way to the sink. */
-typedef struct onstack_walked {
-  uint64_t *frames;
-  uint8_t *unwound_by; /* ONSTACK_BY_* */
-  uint32_t count;
-  onstack_truncation truncation;
-  bool apart; /* its root is the first function on a stack that the program made; an interpreter's frames may go on */
-} onstack_walked;
-
-/* Counts the frames of one stack. Consumer only. */
-ONSTACK_INTERNAL void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack);
-
-ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistics *statistics);
-
-#endif
-
 /* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
 typedef struct onstack_derive {
   bool (*describe)(uint64_t address); /* one address, if it can be had alone */
@@ -3869,31 +3968,6 @@ ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept
 /* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
    first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
 ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
-
-#endif
-
-/* ---- core/sampler/interpreter/interleave.h ---- */
-/* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_INTERLEAVE_H
-#define ONSTACK_SAMPLER_INTERPRETER_INTERLEAVE_H
-
-typedef struct onstack_interleave_counters {
-  uint64_t interpreted, cut, unmatched, unnamed;
-} onstack_interleave_counters;
-
-/*
- * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
- * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
- * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known. One that
- * was switched to (greenlet, gevent, another interpreter of the process) lies upon native frames whose calls are not its own:
- * where an interpreter tells which call its innermost frames are in, the outer loops stay native.
- *
- * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
- * is made to point there if frames come into it. Consumer only.
- */
-ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
-                                         onstack_walked *stack, uint64_t *frames, uint32_t capacity,
-                                         onstack_interleave_counters *counters);
 
 #endif
 
@@ -5833,159 +5907,9 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
 
 /* ---- core/sampler/api/interpreters.c ---- */
 
-/* ---- core/sampler/interpreter/php_find.h ---- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PHP_FIND_H
-#define ONSTACK_SAMPLER_INTERPRETER_PHP_FIND_H
-
-/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
-ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
-
-/* Whether the loops that were told are all the code that is known by now: a compiler may have begun. Any thread. */
-ONSTACK_INTERNAL bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count);
-
-#endif
-
-/* ---- core/sampler/interpreter/python_find.h ---- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PYTHON_FIND_H
-#define ONSTACK_SAMPLER_INTERPRETER_PYTHON_FIND_H
-
-/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
-ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
-
-/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
-   ordinary threads. `loops` are not used. */
-ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
-
-#endif
-
-/* ---- core/sampler/api/options.h ---- */
-/* Checks the public options and makes settings of them. */
-#ifndef ONSTACK_SAMPLER_API_OPTIONS_H
-#define ONSTACK_SAMPLER_API_OPTIONS_H
-
-/* `options` may be NULL. Returns 0 or ONSTACK_E_*, with the text of onstack_options_fault in *fault; touches nothing else. Any
-   thread. */
-ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings, const char **fault);
-
-/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
-ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
-
-/* The providers behind options.interpreters. Before the first session; `shipped` lives for ever. */
-ONSTACK_INTERNAL void onstack_options_ship(const onstack_interpreter_list *shipped);
-
-#endif
-
-/* ---- core/sampler/interpreter/known.h ---- */
-/*
- * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
- * fingerprint of them (fingerprint.h): it has a name if the function that lies there now has the same, or
- * the one that lay there when it was named last. From then on frames are copied without: they have a name as long as the words
- * are what they were, and where no function lies there any more that of the one that was seen there some milliseconds before.
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
-#define ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
-
-/* ---- core/sampler/interpreter/fingerprint.h ---- */
-/*
- * The fingerprint of a function is copied with its frames, in the upper bits of their flags: memory is used again, and
- * milliseconds later another function may lie there. Of functions that have been named, nothing is copied: they are compared
- * with what they were then (sampler/interpreter/known.h), so that all this costs is the first sample of each.
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_FINGERPRINT_H
-#define ONSTACK_SAMPLER_INTERPRETER_FINGERPRINT_H
-
-/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
-   just been freed. */
-#define ONSTACK_IDENTITY 5
-
-#define ONSTACK_FINGERPRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
-#define ONSTACK_FINGERPRINT_NAMED 0u     /* it had been named when the frame was copied */
-#define ONSTACK_FINGERPRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
-#define ONSTACK_FINGERPRINT_FIRST 2u     /* others are hashes of its identity */
-#define ONSTACK_FINGERPRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
-#define ONSTACK_FINGERPRINT_PLACES 4096u /* a power of two */
-
-/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
-ONSTACK_INTERNAL_DATA uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_fingerprint_place(uint64_t function) {
-  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_FINGERPRINT_PLACES - 1);
-}
-
-/* Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_fingerprint_is_named(uint64_t function) {
-  return onstack_observe(&onstack_fingerprint_named[onstack_fingerprint_place(function)]) == function;
-}
-
-/* From ONSTACK_FINGERPRINT_FIRST on. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
-onstack_fingerprint_of(const uint64_t identity[ONSTACK_IDENTITY]) {
-  uint64_t mixed = 0;
-  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
-    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
-    mixed ^= mixed >> 29;
-  }
-  const uint32_t fingerprint = (uint32_t)(mixed >> 40);
-  return fingerprint < ONSTACK_FINGERPRINT_FIRST ? fingerprint + ONSTACK_FINGERPRINT_FIRST : fingerprint;
-}
-
-#endif
-
-#define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
-
-/* Reads for functions that the handler calls too. */
-ONSTACK_INTERNAL_DATA const onstack_frame_memory onstack_known_memory;
-
-/* Of one interpreter. Both are called under a lock. */
-typedef struct onstack_known_reader {
-  /* False: there is no function. */
-  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]);
-  /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
-  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
-               onstack_frame_text *text);
-} onstack_known_reader;
-
-/* 0; -ESRCH: it cannot be told what the frame was; -ENOMEM. Ordinary threads. */
-ONSTACK_INTERNAL int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
-                                            onstack_frame_text *text);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_known_after_fork(void);
-
-static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t *bytes, uint32_t offset) {
-  uint64_t word = 0;
-  for (uint32_t i = 8; i-- > 0;) word = word << 8 | bytes[offset + i]; /* both architectures are little-endian */
-  return word;
-}
-
-#endif
-
-/* ---- core/sampler/interpreter/php_names.h ---- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PHP_NAMES_H
-#define ONSTACK_SAMPLER_INTERPRETER_PHP_NAMES_H
-
-/* onstack_frame_provider.describe; `data` is not used. */
-ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-#endif
-
-/* ---- core/sampler/interpreter/python_names.h ---- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PYTHON_NAMES_H
-#define ONSTACK_SAMPLER_INTERPRETER_PYTHON_NAMES_H
-
-/* onstack_frame_provider.describe; `data` is not used. */
-ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-/* Whether the frames that are copied are those of a thread's innermost calls of the loop: up to 3.11 a thread that runs a
-   subinterpreter shows the main one's. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_python_is_innermost(void);
-
-#endif
-
 /* ---- core/sampler/interpreter/php.h ---- */
 /*
- * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found by php_find.c, named by
- * php_names.c.
+ * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found and named by php.c.
  *
  * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
  */
@@ -6036,12 +5960,21 @@ ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memor
 ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                               onstack_interpreted_frame *frames, uint32_t capacity);
 
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+/* Whether the loops that were told are all the code that is known by now: a compiler may have begun. Any thread. */
+ONSTACK_INTERNAL bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count);
+
+/* onstack_frame_provider.describe; `data` is not used. */
+ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
 #endif
 
 /* ---- core/sampler/interpreter/python.h ---- */
 /*
  * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
- * sampler/interpreter/python_find.c, named by sampler/interpreter/python_names.c.
+ * sampler/interpreter/python.c, named by sampler/interpreter/python.c.
  *
  * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
  * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
@@ -6121,6 +6054,82 @@ ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_me
 /* onstack_frame_provider.copy_of, from 3.11 on. `hint`: the thread's state. */
 ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                                  onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
+   ordinary threads. `loops` are not used. */
+ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
+
+/* onstack_frame_provider.describe; `data` is not used. */
+ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
+/* Whether the frames that are copied are those of a thread's innermost calls of the loop: up to 3.11 a thread that runs a
+   subinterpreter shows the main one's. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_python_is_innermost(void);
+
+/* Tables of line numbers in CPython's code objects. Bytes of anybody's: nothing in them is believed. */
+
+/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. */
+ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line,
+                                              uint32_t position);
+
+#endif
+
+/* ---- core/sampler/api/options.h ---- */
+/* Checks the public options and makes settings of them. */
+#ifndef ONSTACK_SAMPLER_API_OPTIONS_H
+#define ONSTACK_SAMPLER_API_OPTIONS_H
+
+/* `options` may be NULL. Returns 0 or ONSTACK_E_*, with the text of onstack_options_fault in *fault; touches nothing else. Any
+   thread. */
+ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings, const char **fault);
+
+/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
+ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
+
+/* The providers behind options.interpreters. Before the first session; `shipped` lives for ever. */
+ONSTACK_INTERNAL void onstack_options_ship(const onstack_interpreter_list *shipped);
+
+#endif
+
+/* ---- core/sampler/interpreter/known.h ---- */
+/*
+ * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
+ * fingerprint of them (interpreter.h): it has a name if the function that lies there now has the same, or
+ * the one that lay there when it was named last. From then on frames are copied without: they have a name as long as the words
+ * are what they were, and where no function lies there any more that of the one that was seen there some milliseconds before.
+ */
+#ifndef ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
+#define ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
+
+#define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
+
+/* Reads for functions that the handler calls too. */
+ONSTACK_INTERNAL_DATA const onstack_frame_memory onstack_known_memory;
+
+/* Of one interpreter. Both are called under a lock. */
+typedef struct onstack_known_reader {
+  /* False: there is no function. */
+  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]);
+  /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+               onstack_frame_text *text);
+} onstack_known_reader;
+
+/* 0; -ESRCH: it cannot be told what the frame was; -ENOMEM. Ordinary threads. */
+ONSTACK_INTERNAL int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
+                                            onstack_frame_text *text);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_known_after_fork(void);
+
+static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t *bytes, uint32_t offset) {
+  uint64_t word = 0;
+  for (uint32_t i = 8; i-- > 0;) word = word << 8 | bytes[offset + i]; /* both architectures are little-endian */
+  return word;
+}
 
 #endif
 
@@ -9672,12 +9681,22 @@ void onstack_drain_thread_stop(onstack_drain_thread *drain) {
     pthread_join(drain->thread, NULL);
 }
 
-/* ---- core/sampler/interpreter/cold_code_aarch64.c ---- */
-/* Conditional jumps do not reach that far here. Stacks that such a part is in count as unmatched, or lack a call. */
-/* ---- core/sampler/interpreter/cold_code.h ---- */
+/* ---- core/sampler/interpreter/instructions_aarch64.c ---- */
+/* ---- core/sampler/interpreter/instructions.h ---- */
+/* What some instructions of an interpreter tell, read by copies: its library may be unmapped at any instant. Each processor has
+   its own. Ordinary threads. */
+#ifndef ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
+#define ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
+
+/* Of a function that jumps to code which runs in its frame (sampler/unwind/code_jumped.h) and begins at `address`: *size
+   becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
+   from its caller's. False: that code moves SP first. */
+ONSTACK_INTERNAL bool onstack_instructions_frame(uint64_t address, uint64_t *size);
+
+/* What the function at `address` returns, which does nothing but load a constant of the linker's. False: it does more. */
+ONSTACK_INTERNAL bool onstack_instructions_constant(uint64_t address, uint64_t *value);
+
 /* Compilers put what seldom runs of a function elsewhere (gcc, -freorder-blocks-and-partition: `.cold`). */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_COLD_CODE_H
-#define ONSTACK_SAMPLER_INTERPRETER_COLD_CODE_H
 
 /* Writes the parts of the function loops[0] that lie apart behind it, and returns how many pieces there are, with the first.
    `eh_frame_header`: of its object, as loaded; 0: none. Milliseconds; ordinary threads. */
@@ -9687,6 +9706,21 @@ ONSTACK_INTERNAL int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_co
 
 #if defined(__aarch64__)
 
+/* PHP's compiler takes 16 bytes and more of the stack there (ext/opcache/jit, HYBRID_SPAD), and keeps x29. */
+bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
+  (void)address;
+  *size = 0;
+  return false;
+}
+
+/* Not tried. */
+bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
+  (void)address;
+  *value = 0;
+  return false;
+}
+
+/* Conditional jumps do not reach that far here. Stacks that such a part is in count as unmatched, or lack a call. */
 int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)eh_frame_header, (void)loops;
   return 1;
@@ -9694,16 +9728,72 @@ int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_
 
 #endif
 
-/* ---- core/sampler/interpreter/cold_code_x86_64.c ---- */
+/* ---- core/sampler/interpreter/instructions_x86_64.c ---- */
+
+/* ---- core/sampler/modules/prologue_x86_64.h ---- */
+/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
+#ifndef ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
+#define ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
+
+typedef struct onstack_prologue {
+  uint64_t entry_low, entry_high; /* the function begins in here */
+  uint64_t framed;                /* behind mov %rsp,%rbp */
+} onstack_prologue;
+
+/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
+   behind the move. False: it has none (the part of a function that lies apart). */
+ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
+
+/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
+ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
+
+#endif
+
+#include <string.h>
+
+#if defined(__x86_64__)
+
+#define INSTRUCTIONS_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
+#define INSTRUCTIONS_PROLOGUE 128u /* what moves SP lies within */
+
+static bool instructions_read(uint64_t address, uint8_t code[INSTRUCTIONS_ENTRY]) {
+  return onstack_process_memory_copy(address, code, INSTRUCTIONS_ENTRY) == INSTRUCTIONS_ENTRY;
+}
+
+bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
+  static const uint8_t move[] = {0x48, 0x89, 0xe5};
+  uint8_t code[INSTRUCTIONS_ENTRY];
+  *size = 0;
+  if (!instructions_read(address, code)) return false;
+  const uint8_t *found = memmem(code, sizeof(code), move, sizeof(move));
+  if (!found) return true;
+  const onstack_prologue prologue = {.framed = address + (uint64_t)(found - code) + sizeof(move)};
+  const int64_t depth = onstack_prologue_depth(&prologue, address + INSTRUCTIONS_PROLOGUE);
+  if (depth > 0) *size = (uint64_t)depth;
+  return depth > 0;
+}
+
+/* mov place(%rip),%rax, or as a linker relaxes it mov $value,%rax; ret. */
+bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
+  static const uint8_t branch_target[] = {0xf3, 0x0f, 0x1e, 0xfa};
+  uint8_t code[INSTRUCTIONS_ENTRY];
+  int32_t operand;
+  if (!instructions_read(address, code)) return false;
+  const size_t at = memcmp(code, branch_target, sizeof(branch_target)) == 0 ? sizeof(branch_target) : 0;
+  const uint8_t *load = code + at;
+  if (load[0] != 0x48 || load[7] != 0xc3) return false;
+  memcpy(&operand, load + 3, sizeof(operand));
+  *value = (uint64_t)(int64_t)operand;
+  if (load[1] == 0xc7 && load[2] == 0xc0) return true;
+  return load[1] == 0x8b && load[2] == 0x05 &&
+         onstack_process_memory_copy(address + at + 7 + *value, value, sizeof(*value)) == sizeof(*value);
+}
+
 /*
  * No exported symbol names the parts that lie apart. But each has an FDE of its own, and the function jumps to many places
  * inside of it by conditional jumps; to another function it jumps, if at all, to where that begins. All is read by copies: the
  * object may go at any instant.
  */
-
-#if defined(__x86_64__)
-
-#include <string.h>
 
 #define COLD_JUMPS 4u       /* into the midst of one piece; bytes that are no jump may look like one */
 #define COLD_CANDIDATES 64u /* by such bytes */
@@ -9818,109 +9908,36 @@ int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_
 
 #endif
 
-/* ---- core/sampler/interpreter/fingerprint_handler.c ---- */
+/* ---- core/sampler/interpreter/interpreter.c ---- */
 
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
-
-/* ---- core/sampler/interpreter/instructions_aarch64.c ---- */
-/* ---- core/sampler/interpreter/instructions.h ---- */
-/* What some instructions of an interpreter tell, read by copies: its library may be unmapped at any instant. Each processor has
-   its own. Ordinary threads. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
-#define ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
-
-/* Of a function that jumps to code which runs in its frame (sampler/unwind/code_jumped.h) and begins at `address`: *size
-   becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
-   from its caller's. False: that code moves SP first. */
-ONSTACK_INTERNAL bool onstack_instructions_frame(uint64_t address, uint64_t *size);
-
-/* What the function at `address` returns, which does nothing but load a constant of the linker's. False: it does more. */
-ONSTACK_INTERNAL bool onstack_instructions_constant(uint64_t address, uint64_t *value);
-
-#endif
-
-#if defined(__aarch64__)
-
-/* PHP's compiler takes 16 bytes and more of the stack there (ext/opcache/jit, HYBRID_SPAD), and keeps x29. */
-bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
-  (void)address;
-  *size = 0;
-  return false;
+/* The kernel copies: the thread can go on, and end, at any instant. */
+static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {
+  return onstack_process_memory_read(address, to, bytes);
 }
 
-/* Not tried. */
-bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
-  (void)address;
-  *value = 0;
-  return false;
+static uint32_t others_read_own(uint64_t address, uint64_t *word) { return others_read(address, word, sizeof(*word)); }
+
+bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
+                                 uint64_t *hints, onstack_interpreted *out) {
+  onstack_frame_place place = {{.read = others_read,
+                                .read_own = others_read_own,
+                                .scratch = out->frames + capacity,
+                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                .tid = (int32_t)tid},
+                               0};
+  *out = (onstack_interpreted){.named = 1, .leaf = ONSTACK_INTERPRETED_LEAF_CALLED}; /* who is blocked switches no stacks */
+  for (uint32_t i = 0; i < count && out->count == 0; i++) {
+    const onstack_frame_provider *provider = interpreters[i].provider;
+    if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
+    const uint32_t result = provider->copy_of(provider->data, &place.memory, &hints[i], out->frames, capacity);
+    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
+    out->count = (uint16_t)(frames < capacity ? frames : capacity);
+    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
+    out->interpreter = (uint8_t)i;
+    onstack_interpreted_name_all(provider, out->frames, out->count);
+  }
+  return out->count > 0;
 }
-
-#endif
-
-/* ---- core/sampler/interpreter/instructions_x86_64.c ---- */
-
-/* ---- core/sampler/modules/prologue_x86_64.h ---- */
-/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
-#ifndef ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
-#define ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
-
-typedef struct onstack_prologue {
-  uint64_t entry_low, entry_high; /* the function begins in here */
-  uint64_t framed;                /* behind mov %rsp,%rbp */
-} onstack_prologue;
-
-/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
-   behind the move. False: it has none (the part of a function that lies apart). */
-ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
-
-/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
-ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
-
-#endif
-
-#include <string.h>
-
-#if defined(__x86_64__)
-
-#define INSTRUCTIONS_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
-#define INSTRUCTIONS_PROLOGUE 128u /* what moves SP lies within */
-
-static bool instructions_read(uint64_t address, uint8_t code[INSTRUCTIONS_ENTRY]) {
-  return onstack_process_memory_copy(address, code, INSTRUCTIONS_ENTRY) == INSTRUCTIONS_ENTRY;
-}
-
-bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
-  static const uint8_t move[] = {0x48, 0x89, 0xe5};
-  uint8_t code[INSTRUCTIONS_ENTRY];
-  *size = 0;
-  if (!instructions_read(address, code)) return false;
-  const uint8_t *found = memmem(code, sizeof(code), move, sizeof(move));
-  if (!found) return true;
-  const onstack_prologue prologue = {.framed = address + (uint64_t)(found - code) + sizeof(move)};
-  const int64_t depth = onstack_prologue_depth(&prologue, address + INSTRUCTIONS_PROLOGUE);
-  if (depth > 0) *size = (uint64_t)depth;
-  return depth > 0;
-}
-
-/* mov place(%rip),%rax, or as a linker relaxes it mov $value,%rax; ret. */
-bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
-  static const uint8_t branch_target[] = {0xf3, 0x0f, 0x1e, 0xfa};
-  uint8_t code[INSTRUCTIONS_ENTRY];
-  int32_t operand;
-  if (!instructions_read(address, code)) return false;
-  const size_t at = memcmp(code, branch_target, sizeof(branch_target)) == 0 ? sizeof(branch_target) : 0;
-  const uint8_t *load = code + at;
-  if (load[0] != 0x48 || load[7] != 0xc3) return false;
-  memcpy(&operand, load + 3, sizeof(operand));
-  *value = (uint64_t)(int64_t)operand;
-  if (load[1] == 0xc7 && load[2] == 0xc0) return true;
-  return load[1] == 0x8b && load[2] == 0x05 &&
-         onstack_process_memory_copy(address + at + 7 + *value, value, sizeof(*value)) == sizeof(*value);
-}
-
-#endif
-
-/* ---- core/sampler/interpreter/interleave.c ---- */
 
 /* There may be more calls than native frames. */
 static bool interleave_is_open(const onstack_walked *stack) {
@@ -10063,6 +10080,32 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
 /* ---- core/sampler/interpreter/interpreter_handler.c ---- */
 
 #include <errno.h>
+
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+
+#define WINDOW_PIECE_MOST ((uint64_t)1 << 24) /* bytes from a piece's beginning that are taken for its own */
+
+ONSTACK_HANDLER bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes) {
+  return !(address & 7) && onstack_address_plausible(address) && memory->read(address, to, bytes);
+}
+
+/* What ends with the frame, and begins with the piece at the earliest. */
+static ONSTACK_HANDLER bool window_move(onstack_window *window, uint64_t end) {
+  const uint64_t low = end - window->piece < ONSTACK_WINDOW_BYTES ? window->piece : end - ONSTACK_WINDOW_BYTES;
+  if (!window->memory->read(low, window->bytes, (uint32_t)(end - low))) return false;
+  window->low = low;
+  window->high = end;
+  return true;
+}
+
+ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size) {
+  const uint64_t end = address + size;
+  if (address & 7 || !onstack_address_plausible(address)) return NULL;
+  const bool inside = address >= window->low && end <= window->high;
+  const bool near = window->piece != 0 && address > window->piece && address - window->piece < WINDOW_PIECE_MOST;
+  if (inside || (near && window_move(window, end))) return window->bytes + (address - window->low);
+  return window->memory->read(address, window->frame, size) ? window->frame : NULL;
+}
 
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_interpreted_switches;
 static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
@@ -10264,7 +10307,7 @@ static bool known_prove(const onstack_known_reader *reader, const onstack_interp
   if (!mine && place->reader && now - place->seen_ns < KNOWN_KEEPS_NS) return true;
   *place = (known_function){.reader = reader, .function = frame->function, .seen_ns = now, .doubt_ns = place->doubt_ns};
   memcpy(place->identity, identity, sizeof(place->identity));
-  /* Pairs with the observe in fingerprint.h. */
+  /* Pairs with the observe in interpreter.h. */
   onstack_publish(&onstack_fingerprint_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
   return true;
 }
@@ -10299,53 +10342,7 @@ int onstack_known_describe(const onstack_known_reader *reader, const onstack_int
 
 void onstack_known_after_fork(void) { known_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 
-/* ---- core/sampler/interpreter/others.c ---- */
-/* ---- core/sampler/interpreter/others.h ---- */
-/* The frames of interpreted languages that another thread runs, which is blocked. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_OTHERS_H
-#define ONSTACK_SAMPLER_INTERPRETER_OTHERS_H
-
-/*
- * Copies and names them, by the first interpreter that has any, `capacity` at most; the room behind them is scratch, as for
- * onstack_interpreted_copy. `hints`: ONSTACK_INTERPRETERS words that stay with the thread, 0 at first. Named at once: the
- * function that a thread waited in may be gone when its wait becomes a sample. False: it runs none. Ordinary threads.
- */
-ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid,
-                                                  uint32_t capacity, uint64_t *hints, onstack_interpreted *out);
-
-#endif
-
-/* The kernel copies: the thread can go on, and end, at any instant. */
-static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {
-  return onstack_process_memory_read(address, to, bytes);
-}
-
-static uint32_t others_read_own(uint64_t address, uint64_t *word) { return others_read(address, word, sizeof(*word)); }
-
-bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
-                                 uint64_t *hints, onstack_interpreted *out) {
-  onstack_frame_place place = {{.read = others_read,
-                                .read_own = others_read_own,
-                                .scratch = out->frames + capacity,
-                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                .tid = (int32_t)tid},
-                               0};
-  *out = (onstack_interpreted){.named = 1, .leaf = ONSTACK_INTERPRETED_LEAF_CALLED}; /* who is blocked switches no stacks */
-  for (uint32_t i = 0; i < count && out->count == 0; i++) {
-    const onstack_frame_provider *provider = interpreters[i].provider;
-    if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
-    const uint32_t result = provider->copy_of(provider->data, &place.memory, &hints[i], out->frames, capacity);
-    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
-    out->count = (uint16_t)(frames < capacity ? frames : capacity);
-    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
-    out->interpreter = (uint8_t)i;
-    onstack_interpreted_name_all(provider, out->frames, out->count);
-  }
-  return out->count > 0;
-}
-
-/* ---- core/sampler/interpreter/php_find.c ---- */
-/* Finds PHP by its exported symbols. */
+/* ---- core/sampler/interpreter/php.c ---- */
 
 /* ---- core/sampler/interpreter/symbols.h ---- */
 /* Exported symbols of the object that an interpreter lies in. */
@@ -10397,7 +10394,7 @@ ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, ui
 #define ONSTACK_SAMPLER_UNWIND_CODE_JUMPED_H
 
 typedef struct onstack_jumped_code {
-  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php.c). */
   uint64_t from;
   uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
   uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
@@ -10418,6 +10415,9 @@ ONSTACK_INTERNAL onstack_truncation onstack_code_leave_jumped(onstack_code_frame
 #endif
 
 #include <errno.h>
+#include <stdio.h>
+
+/* Finds PHP by its exported symbols. */
 
 /* From the headers of each version (Zend/zend_globals.h, zend_compile.h); tests/interpreters compares. */
 static const onstack_php_layout php_layouts[] = {
@@ -10554,40 +10554,81 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
   return php_loops(&found, loops);
 }
 
-/* ---- core/sampler/interpreter/php_handler.c ---- */
+/* Names of PHP's frames, out of their functions: read some milliseconds after the sample, and doubted. */
 
-/* ---- core/sampler/interpreter/window.h ---- */
-/*
- * Frames of an interpreter lie in pieces of memory that grow upwards, callers below the called. One copy by the kernel takes
- * many neighbours at once: it costs hardly more than a copy of one.
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_WINDOW_H
-#define ONSTACK_SAMPLER_INTERPRETER_WINDOW_H
+#define PHP_CLASS_NAME 8u /* zend_class_entry.name */
+#define PHP_STRING_LENGTH 16u
+#define PHP_STRING_DATA 24u
+#define PHP_OPCODE_BYTES 32u /* zend_op */
+#define PHP_OPCODE_LINE 24u
 
-#define ONSTACK_WINDOW_FRAME 112u  /* bytes of a frame at most */
-#define ONSTACK_WINDOW_BYTES 7168u /* of Python some 50 frames */
-
-typedef struct onstack_window {
-  const onstack_frame_memory *memory;
-  uint64_t piece;     /* where the newest piece begins; 0: not known */
-  uint64_t low, high; /* what of it is in `bytes` */
-  uint8_t *frame;     /* room for a frame that lies elsewhere: ONSTACK_WINDOW_FRAME */
-  uint8_t *bytes;     /* ONSTACK_WINDOW_BYTES */
-} onstack_window;
-
-/* A word in bytes that were copied; `offset` is a multiple of its size. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_window_word(const uint8_t *bytes,
-                                                                                                  uint32_t offset) {
-  return *(const volatile uint64_t *)(const void *)(bytes + offset);
+static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
+  uint8_t bytes[ONSTACK_PHP_FUNCTION_BYTES];
+  return onstack_php_identify(&onstack_known_memory, frame->function, bytes, identity);
 }
 
-/* Memory at an aligned, plausible address. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes);
+/* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
+static bool php_string(uint64_t address, char *out, size_t capacity) {
+  uint8_t head[PHP_STRING_DATA];
+  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
+  const uint64_t length = onstack_known_word(head, PHP_STRING_LENGTH);
+  const size_t bytes = length < capacity - 1 ? (size_t)length : capacity - 1;
+  if (bytes == 0 || !onstack_process_memory_read(address + PHP_STRING_DATA, out, bytes)) return false;
+  out[bytes] = 0;
+  for (size_t i = 0; i < bytes; i++)
+    if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f) out[i] = '?';
+  return true;
+}
 
-/* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
-ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
+static uint32_t php_number(uint64_t address) {
+  uint32_t number = 0;
+  return onstack_process_memory_read(address, &number, sizeof(number)) ? number : 0;
+}
 
-#endif
+/* Of the opcode whose address has this lower half. */
+static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcodes) {
+  const uint32_t offset = frame->position - (uint32_t)opcodes;
+  const uint32_t last = php_number(frame->function + onstack_php_found.layout->function_last);
+  if (offset % PHP_OPCODE_BYTES != 0 || offset / PHP_OPCODE_BYTES >= last) return 0;
+  return php_number(opcodes + offset + PHP_OPCODE_LINE);
+}
+
+static bool php_name(const uint64_t identity[ONSTACK_IDENTITY], uint8_t type, char *out, size_t capacity) {
+  char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
+  if (identity[ONSTACK_PHP_NAME] == 0) { /* of a file, whose functions lie in it */
+    snprintf(out, capacity, type == ONSTACK_PHP_EVAL ? "<eval>" : "<main>");
+    return true;
+  }
+  if (!php_string(identity[ONSTACK_PHP_NAME], name, sizeof(name))) return false;
+  uint64_t text = 0;
+  const bool method = identity[ONSTACK_PHP_SCOPE] != 0 &&
+                      onstack_process_memory_read(identity[ONSTACK_PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
+                      php_string(text, scope, sizeof(scope));
+  snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
+  return true;
+}
+
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+                     onstack_frame_text *text) {
+  (void)scratch;
+  const uint8_t type = (uint8_t)(identity[ONSTACK_PHP_OPCODES] >> 56);
+  if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
+  text->flags = type == ONSTACK_PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
+  if (type == ONSTACK_PHP_INTERNAL) return true;
+  if (!php_string(identity[ONSTACK_PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->start_line = php_number(frame->function + onstack_php_found.layout->function_line);
+  text->line = php_line(frame, identity[ONSTACK_PHP_OPCODES] << 8 >> 8);
+  return true;
+}
+
+static const onstack_known_reader php_reader = {php_identify, php_read};
+
+int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  (void)data;
+  return onstack_observe(&onstack_php_found.ready) ? onstack_known_describe(&php_reader, frame, text) : -ESRCH;
+}
+
+/* ---- core/sampler/interpreter/php_handler.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
 
@@ -10684,7 +10725,7 @@ static ONSTACK_HANDLER uint32_t php_copy(const onstack_frame_memory *memory, uin
 ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
                                           uint32_t capacity) {
   (void)data;
-  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in sampler/interpreter/php_find.c */
+  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in sampler/interpreter/php.c */
   const onstack_php *php = &onstack_php_found;
   uint64_t block;
   if (php->globals != 0) return php_copy(memory, php->globals, frames, capacity);
@@ -10700,91 +10741,13 @@ uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uin
   return has_one ? onstack_php_copy(data, memory, frames, capacity) : 0;
 }
 
-/* ---- core/sampler/interpreter/php_names.c ---- */
-/* Names of PHP's frames, out of their functions: read some milliseconds after the sample, and doubted. */
+/* ---- core/sampler/interpreter/python.c ---- */
 
 #include <errno.h>
-#include <stdio.h>
+#include <pthread.h>
+#include <string.h>
 
-#define PHP_CLASS_NAME 8u /* zend_class_entry.name */
-#define PHP_STRING_LENGTH 16u
-#define PHP_STRING_DATA 24u
-#define PHP_OPCODE_BYTES 32u /* zend_op */
-#define PHP_OPCODE_LINE 24u
-
-static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
-  uint8_t bytes[ONSTACK_PHP_FUNCTION_BYTES];
-  return onstack_php_identify(&onstack_known_memory, frame->function, bytes, identity);
-}
-
-/* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
-static bool php_string(uint64_t address, char *out, size_t capacity) {
-  uint8_t head[PHP_STRING_DATA];
-  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
-  const uint64_t length = onstack_known_word(head, PHP_STRING_LENGTH);
-  const size_t bytes = length < capacity - 1 ? (size_t)length : capacity - 1;
-  if (bytes == 0 || !onstack_process_memory_read(address + PHP_STRING_DATA, out, bytes)) return false;
-  out[bytes] = 0;
-  for (size_t i = 0; i < bytes; i++)
-    if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f) out[i] = '?';
-  return true;
-}
-
-static uint32_t php_number(uint64_t address) {
-  uint32_t number = 0;
-  return onstack_process_memory_read(address, &number, sizeof(number)) ? number : 0;
-}
-
-/* Of the opcode whose address has this lower half. */
-static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcodes) {
-  const uint32_t offset = frame->position - (uint32_t)opcodes;
-  const uint32_t last = php_number(frame->function + onstack_php_found.layout->function_last);
-  if (offset % PHP_OPCODE_BYTES != 0 || offset / PHP_OPCODE_BYTES >= last) return 0;
-  return php_number(opcodes + offset + PHP_OPCODE_LINE);
-}
-
-static bool php_name(const uint64_t identity[ONSTACK_IDENTITY], uint8_t type, char *out, size_t capacity) {
-  char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
-  if (identity[ONSTACK_PHP_NAME] == 0) { /* of a file, whose functions lie in it */
-    snprintf(out, capacity, type == ONSTACK_PHP_EVAL ? "<eval>" : "<main>");
-    return true;
-  }
-  if (!php_string(identity[ONSTACK_PHP_NAME], name, sizeof(name))) return false;
-  uint64_t text = 0;
-  const bool method = identity[ONSTACK_PHP_SCOPE] != 0 &&
-                      onstack_process_memory_read(identity[ONSTACK_PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
-                      php_string(text, scope, sizeof(scope));
-  snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
-  return true;
-}
-
-static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
-                     onstack_frame_text *text) {
-  (void)scratch;
-  const uint8_t type = (uint8_t)(identity[ONSTACK_PHP_OPCODES] >> 56);
-  if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
-  text->flags = type == ONSTACK_PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
-  if (type == ONSTACK_PHP_INTERNAL) return true;
-  if (!php_string(identity[ONSTACK_PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
-  text->start_line = php_number(frame->function + onstack_php_found.layout->function_line);
-  text->line = php_line(frame, identity[ONSTACK_PHP_OPCODES] << 8 >> 8);
-  return true;
-}
-
-static const onstack_known_reader php_reader = {php_identify, php_read};
-
-int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
-  (void)data;
-  return onstack_observe(&onstack_php_found.ready) ? onstack_known_describe(&php_reader, frame, text) : -ESRCH;
-}
-
-/* ---- core/sampler/interpreter/python_find.c ---- */
-/* Finds CPython by its exported symbols, and where a thread has its state. */
-
-/* ---- core/sampler/interpreter/thread_key.h ---- */
 /* Where libc keeps a thread's value of a pthread key: found by trying, for a handler that reads it by the kernel's copy. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_THREAD_KEY_H
-#define ONSTACK_SAMPLER_INTERPRETER_THREAD_KEY_H
 
 typedef struct onstack_thread_key {
   int64_t offset; /* from the thread pointer: to the value, or to the address of an array of values */
@@ -10792,13 +10755,124 @@ typedef struct onstack_thread_key {
   bool indirect;
 } onstack_thread_key;
 
+#define KEY_REACH 4096      /* bytes around the thread pointer that are searched */
+#define KEY_FIRST_BLOCK 32u /* glibc (nptl/descr.h, PTHREAD_KEY_2NDLEVEL_SIZE): keys that lie in struct pthread itself */
+#define KEY_MOST 1024u      /* PTHREAD_KEYS_MAX */
+
+typedef struct key_test {
+  pthread_key_t keys[2];
+  uint64_t marks[2];
+  uint64_t pointer;
+} key_test;
+
+static bool key_read(uint64_t address, uint64_t *word) {
+  return onstack_process_memory_copy(address, word, sizeof(*word)) == sizeof(*word);
+}
+
+/* glibc: pairs of a sequence number and a value in struct pthread. */
+static bool key_find_direct(const key_test *test, uint32_t key, onstack_thread_key *place) {
+  if (key >= KEY_FIRST_BLOCK || test->keys[0] >= KEY_FIRST_BLOCK || test->keys[1] >= KEY_FIRST_BLOCK) return false;
+  const int64_t apart = ((int64_t)test->keys[1] - (int64_t)test->keys[0]) * 16;
+  for (int64_t at = -KEY_REACH; at < KEY_REACH; at += 8) {
+    uint64_t words[2];
+    if (!key_read(test->pointer + (uint64_t)at, &words[0]) || words[0] != test->marks[0]) continue;
+    if (!key_read(test->pointer + (uint64_t)(at + apart), &words[1]) || words[1] != test->marks[1]) continue;
+    *place = (onstack_thread_key){.offset = at + ((int64_t)key - (int64_t)test->keys[0]) * 16};
+    return true;
+  }
+  return false;
+}
+
+/* musl: an array of values, whose address is in struct pthread (src/internal/pthread_impl.h, tsd). */
+static bool key_find_indirect(const key_test *test, uint32_t key, onstack_thread_key *place) {
+  if (key >= KEY_MOST) return false;
+  for (int64_t at = -KEY_REACH / 8; at < KEY_REACH / 8; at += 8) {
+    uint64_t array, word;
+    bool is = key_read(test->pointer + (uint64_t)at, &array) && array != 0 && !(array & 7);
+    for (int i = 0; is && i < 2; i++) is = key_read(array + 8 * (uint64_t)test->keys[i], &word) && word == test->marks[i];
+    if (!is) continue;
+    *place = (onstack_thread_key){.offset = at, .index = key, .indirect = true};
+    return true;
+  }
+  return false;
+}
+
 /* False: libc keeps that key elsewhere (glibc beyond the 32nd). Ordinary threads; uses some keys for a moment. */
-ONSTACK_INTERNAL bool onstack_thread_key_find(uint32_t key, onstack_thread_key *place);
+static bool thread_key_find(uint32_t key, onstack_thread_key *place) {
+  key_test test = {.pointer = onstack_thread_pointer()};
+  if (test.pointer == 0 || pthread_key_create(&test.keys[0], NULL) != 0) return false;
+  bool found = pthread_key_create(&test.keys[1], NULL) == 0;
+  if (found) {
+    for (int i = 0; i < 2; i++) {
+      test.marks[i] = (uint64_t)(uintptr_t)&test.marks[i]; /* no other word near the thread pointer has these */
+      pthread_setspecific(test.keys[i], &test.marks[i]);
+    }
+    found = key_find_direct(&test, key, place) || key_find_indirect(&test, key, place);
+    pthread_key_delete(test.keys[1]);
+  }
+  pthread_key_delete(test.keys[0]);
+  return found;
+}
 
-#endif
+#define LINES_UNIT 2u /* bytes of a code unit */
+#define LINES_MOST 100000000u
 
-#include <errno.h>
-#include <string.h>
+/* Objects/lnotab_notes.txt (3.9): pairs of a distance in bytes and one in lines. */
+static int64_t lines_of_3_9(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t at = 0;
+  for (size_t i = 0; i + 2 <= size; i += 2) {
+    at += table[i];
+    if (at > position) break;
+    line += (int8_t)table[i + 1];
+  }
+  return line;
+}
+
+/* Objects/lnotab_notes.txt (3.10): pairs of a length in bytes and a distance in lines, -128: no line. */
+static int64_t lines_of_3_10(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t end = 0;
+  for (size_t i = 0; i + 2 <= size; i += 2) {
+    const int8_t delta = (int8_t)table[i + 1];
+    end += table[i];
+    if (delta != -128) line += delta;
+    if (position < end) return delta == -128 ? 0 : line;
+  }
+  return 0;
+}
+
+/* Objects/locations.md (3.11): a zig-zag number of six bits a byte. */
+static int64_t lines_signed(const uint8_t *table, size_t size, size_t at) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; at < size && shift < 60; at++, shift += 6) {
+    value |= (uint64_t)(table[at] & 63) << shift;
+    if (!(table[at] & 64)) break;
+  }
+  value = value >> 1 < LINES_MOST ? value : 0; /* no table of CPython's has more; and sums do not overflow */
+  return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
+}
+
+/* Objects/locations.md (3.11): entries whose first byte has its top bit set; a form, and a length in code units. */
+static int64_t lines_of_3_11(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t end = 0;
+  for (size_t i = 0; i < size;) {
+    const uint32_t form = table[i] >> 3 & 15;
+    end += ((table[i] & 7u) + 1) * LINES_UNIT;
+    if (form == 13 || form == 14) line += lines_signed(table, size, i + 1);
+    if (form >= 10 && form <= 12) line += form - 10;
+    if (position < end) return form == 15 ? 0 : line;
+    for (i++; i < size && !(table[i] & 128); i++) continue;
+  }
+  return 0;
+}
+
+uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line, uint32_t position) {
+  int64_t line = version >= 0x030b   ? lines_of_3_11(table, size, first_line, position)
+                 : version == 0x030a ? lines_of_3_10(table, size, first_line, position * LINES_UNIT)
+                                     : lines_of_3_9(table, size, first_line, position);
+  return line > 0 && line < (int64_t)LINES_MOST ? (uint32_t)line : 0;
+}
+
+/* Finds CPython by its exported symbols, and where a thread has its state. */
 
 /* From the headers of each version (Include/cpython, Include/internal); tests/interpreters compares. */
 static const onstack_python_layout python_layouts[] = {
@@ -11012,7 +11086,7 @@ static const onstack_python *python_life(const onstack_symbols_found *symbols, o
   onstack_thread_key place;
   for (uint32_t i = 0; i < python_life_count; i++)
     if (python_is(&python_lives[i], found)) return &python_lives[i];
-  if (python_life_count == PYTHON_LIVES || !onstack_thread_key_find(found->key, &place)) return NULL;
+  if (python_life_count == PYTHON_LIVES || !thread_key_find(found->key, &place)) return NULL;
   found->key_offset = place.offset;
   found->key_index = place.index;
   found->key_indirect = place.indirect;
@@ -11047,6 +11121,98 @@ bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count) {
   const onstack_python *python = onstack_observe(&onstack_python_found);
   uint32_t key;
   return python && python_key(python->layout, python->runtime, &key) && key == python->key;
+}
+
+/* Names of CPython's frames, out of their code objects: read some milliseconds after the sample, and doubted. */
+
+#define PYTHON_BYTES_DATA 32u /* PyBytesObject.ob_sval */
+
+static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
+  uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
+  return onstack_python_identify(onstack_observe(&onstack_python_found), &onstack_known_memory, frame->function, bytes,
+                                 identity);
+}
+
+static size_t python_put(char *out, uint32_t character) {
+  if (character < 0x80) {
+    out[0] = character == 0 ? ' ' : (char)character;
+    return 1;
+  }
+  if (character < 0x800) {
+    out[0] = (char)(0xc0 | character >> 6);
+    out[1] = (char)(0x80 | (character & 63));
+    return 2;
+  }
+  if (character < 0x10000) {
+    out[0] = (char)(0xe0 | character >> 12);
+    out[1] = (char)(0x80 | (character >> 6 & 63));
+    out[2] = (char)(0x80 | (character & 63));
+    return 3;
+  }
+  out[0] = (char)(0xf0 | (character >> 18 & 7));
+  out[1] = (char)(0x80 | (character >> 12 & 63));
+  out[2] = (char)(0x80 | (character >> 6 & 63));
+  out[3] = (char)(0x80 | (character & 63));
+  return 4;
+}
+
+/* Lone surrogates, in names of files that are not UTF-8 (PEP 383), and what is no character at all. */
+static uint32_t python_character(const uint8_t *bytes, uint32_t kind, size_t i) {
+  uint32_t character = 0;
+  memcpy(&character, bytes + i * kind, kind);
+  return (character >= 0xd800 && character < 0xe000) || character > 0x10ffff ? '?' : character;
+}
+
+/* A compact str (Include/cpython/unicodeobject.h) as UTF-8, cut where it is longer. Of 3.9 to 3.13, without free threads. */
+static bool python_string(const onstack_python *python, uint64_t address, char *out, size_t capacity) {
+  uint8_t head[40], data[512];
+  size_t used = 0;
+  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
+  const uint64_t length = onstack_known_word(head, 16);
+  const uint32_t state = (uint32_t)onstack_known_word(head, 32), kind = state >> 2 & 7;
+  const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
+  if (onstack_known_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
+  const size_t most = sizeof(data) / kind, count = length < most ? (size_t)length : most;
+  const uint64_t from = address + (ascii ? python->layout->string_data : python->layout->string_wide);
+  if (!onstack_process_memory_read(from, data, count * kind)) return false;
+  for (size_t i = 0; i < count && used + 5 <= capacity; i++) used += python_put(out + used, python_character(data, kind, i));
+  out[used] = 0;
+  return used > 0;
+}
+
+static uint32_t python_line_of(const onstack_python *python, const uint64_t identity[ONSTACK_IDENTITY], uint32_t position,
+                               uint8_t *table) {
+  uint8_t head[PYTHON_BYTES_DATA];
+  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
+  const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
+  const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
+  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
+  return onstack_python_line(python->layout->version, table, bytes, (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
+}
+
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+                        onstack_frame_text *text) {
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
+  if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
+  text->line = python_line_of(python, identity, frame->position, scratch);
+  return true;
+}
+
+bool onstack_python_is_innermost(void) {
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
+  if (python->layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
+  onstack_process_memory_read(python->runtime + python->layout->runtime_interpreter + 16, &next, sizeof(next));
+  return next == 1;
+}
+
+static const onstack_known_reader python_reader = {python_identify, python_read};
+
+int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  (void)data;
+  return onstack_observe(&onstack_python_found) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }
 
 /* ---- core/sampler/interpreter/python_handler.c ---- */
@@ -11228,7 +11394,7 @@ static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python *python, 
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                              onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
-  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with sampler/interpreter/python_find.c */
+  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with sampler/interpreter/python.c */
   if (!python) return 0;
   python_scratch *scratch = memory->scratch;
   const uint64_t thread = python_own_state(python, memory, scratch->thread);
@@ -11271,172 +11437,6 @@ uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, 
   if (layout->thread_native == 0) return 0;
   if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(python, memory, scratch->thread);
   return *hint == 0 ? 0 : python_copy_state(python, memory, *hint, frames, capacity);
-}
-
-/* ---- core/sampler/interpreter/python_lines.c ---- */
-/* ---- core/sampler/interpreter/python_lines.h ---- */
-/* Tables of line numbers in CPython's code objects. Bytes of anybody's: nothing in them is believed. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PYTHON_LINES_H
-#define ONSTACK_SAMPLER_INTERPRETER_PYTHON_LINES_H
-
-/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. */
-ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line,
-                                              uint32_t position);
-
-#endif
-
-#define LINES_UNIT 2u /* bytes of a code unit */
-#define LINES_MOST 100000000u
-
-/* Objects/lnotab_notes.txt (3.9): pairs of a distance in bytes and one in lines. */
-static int64_t lines_of_3_9(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
-  uint64_t at = 0;
-  for (size_t i = 0; i + 2 <= size; i += 2) {
-    at += table[i];
-    if (at > position) break;
-    line += (int8_t)table[i + 1];
-  }
-  return line;
-}
-
-/* Objects/lnotab_notes.txt (3.10): pairs of a length in bytes and a distance in lines, -128: no line. */
-static int64_t lines_of_3_10(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
-  uint64_t end = 0;
-  for (size_t i = 0; i + 2 <= size; i += 2) {
-    const int8_t delta = (int8_t)table[i + 1];
-    end += table[i];
-    if (delta != -128) line += delta;
-    if (position < end) return delta == -128 ? 0 : line;
-  }
-  return 0;
-}
-
-/* Objects/locations.md (3.11): a zig-zag number of six bits a byte. */
-static int64_t lines_signed(const uint8_t *table, size_t size, size_t at) {
-  uint64_t value = 0;
-  for (uint32_t shift = 0; at < size && shift < 60; at++, shift += 6) {
-    value |= (uint64_t)(table[at] & 63) << shift;
-    if (!(table[at] & 64)) break;
-  }
-  value = value >> 1 < LINES_MOST ? value : 0; /* no table of CPython's has more; and sums do not overflow */
-  return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
-}
-
-/* Objects/locations.md (3.11): entries whose first byte has its top bit set; a form, and a length in code units. */
-static int64_t lines_of_3_11(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
-  uint64_t end = 0;
-  for (size_t i = 0; i < size;) {
-    const uint32_t form = table[i] >> 3 & 15;
-    end += ((table[i] & 7u) + 1) * LINES_UNIT;
-    if (form == 13 || form == 14) line += lines_signed(table, size, i + 1);
-    if (form >= 10 && form <= 12) line += form - 10;
-    if (position < end) return form == 15 ? 0 : line;
-    for (i++; i < size && !(table[i] & 128); i++) continue;
-  }
-  return 0;
-}
-
-uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line, uint32_t position) {
-  int64_t line = version >= 0x030b   ? lines_of_3_11(table, size, first_line, position)
-                 : version == 0x030a ? lines_of_3_10(table, size, first_line, position * LINES_UNIT)
-                                     : lines_of_3_9(table, size, first_line, position);
-  return line > 0 && line < (int64_t)LINES_MOST ? (uint32_t)line : 0;
-}
-
-/* ---- core/sampler/interpreter/python_names.c ---- */
-/* Names of CPython's frames, out of their code objects: read some milliseconds after the sample, and doubted. */
-
-#include <errno.h>
-#include <string.h>
-
-#define PYTHON_BYTES_DATA 32u /* PyBytesObject.ob_sval */
-
-static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
-  uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
-  return onstack_python_identify(onstack_observe(&onstack_python_found), &onstack_known_memory, frame->function, bytes,
-                                 identity);
-}
-
-static size_t python_put(char *out, uint32_t character) {
-  if (character < 0x80) {
-    out[0] = character == 0 ? ' ' : (char)character;
-    return 1;
-  }
-  if (character < 0x800) {
-    out[0] = (char)(0xc0 | character >> 6);
-    out[1] = (char)(0x80 | (character & 63));
-    return 2;
-  }
-  if (character < 0x10000) {
-    out[0] = (char)(0xe0 | character >> 12);
-    out[1] = (char)(0x80 | (character >> 6 & 63));
-    out[2] = (char)(0x80 | (character & 63));
-    return 3;
-  }
-  out[0] = (char)(0xf0 | (character >> 18 & 7));
-  out[1] = (char)(0x80 | (character >> 12 & 63));
-  out[2] = (char)(0x80 | (character >> 6 & 63));
-  out[3] = (char)(0x80 | (character & 63));
-  return 4;
-}
-
-/* Lone surrogates, in names of files that are not UTF-8 (PEP 383), and what is no character at all. */
-static uint32_t python_character(const uint8_t *bytes, uint32_t kind, size_t i) {
-  uint32_t character = 0;
-  memcpy(&character, bytes + i * kind, kind);
-  return (character >= 0xd800 && character < 0xe000) || character > 0x10ffff ? '?' : character;
-}
-
-/* A compact str (Include/cpython/unicodeobject.h) as UTF-8, cut where it is longer. Of 3.9 to 3.13, without free threads. */
-static bool python_string(const onstack_python *python, uint64_t address, char *out, size_t capacity) {
-  uint8_t head[40], data[512];
-  size_t used = 0;
-  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
-  const uint64_t length = onstack_known_word(head, 16);
-  const uint32_t state = (uint32_t)onstack_known_word(head, 32), kind = state >> 2 & 7;
-  const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
-  if (onstack_known_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
-  const size_t most = sizeof(data) / kind, count = length < most ? (size_t)length : most;
-  const uint64_t from = address + (ascii ? python->layout->string_data : python->layout->string_wide);
-  if (!onstack_process_memory_read(from, data, count * kind)) return false;
-  for (size_t i = 0; i < count && used + 5 <= capacity; i++) used += python_put(out + used, python_character(data, kind, i));
-  out[used] = 0;
-  return used > 0;
-}
-
-static uint32_t python_line_of(const onstack_python *python, const uint64_t identity[ONSTACK_IDENTITY], uint32_t position,
-                               uint8_t *table) {
-  uint8_t head[PYTHON_BYTES_DATA];
-  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
-  const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
-  const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
-  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
-  return onstack_python_line(python->layout->version, table, bytes, (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
-}
-
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
-                        onstack_frame_text *text) {
-  const onstack_python *python = onstack_observe(&onstack_python_found);
-  if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
-  if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
-  text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
-  text->line = python_line_of(python, identity, frame->position, scratch);
-  return true;
-}
-
-bool onstack_python_is_innermost(void) {
-  const onstack_python *python = onstack_observe(&onstack_python_found);
-  int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
-  if (python->layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
-  onstack_process_memory_read(python->runtime + python->layout->runtime_interpreter + 16, &next, sizeof(next));
-  return next == 1;
-}
-
-static const onstack_known_reader python_reader = {python_identify, python_read};
-
-int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
-  (void)data;
-  return onstack_observe(&onstack_python_found) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }
 
 /* ---- core/sampler/interpreter/symbols.c ---- */
@@ -11494,94 +11494,6 @@ bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_
 int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   loops[0] = (onstack_loop_code){found->address[which], found->address[which] + found->size[which]};
   return onstack_cold_code(found->eh_frame_header, loops);
-}
-
-/* ---- core/sampler/interpreter/thread_key.c ---- */
-
-#include <pthread.h>
-
-#define KEY_REACH 4096      /* bytes around the thread pointer that are searched */
-#define KEY_FIRST_BLOCK 32u /* glibc (nptl/descr.h, PTHREAD_KEY_2NDLEVEL_SIZE): keys that lie in struct pthread itself */
-#define KEY_MOST 1024u      /* PTHREAD_KEYS_MAX */
-
-typedef struct key_test {
-  pthread_key_t keys[2];
-  uint64_t marks[2];
-  uint64_t pointer;
-} key_test;
-
-static bool key_read(uint64_t address, uint64_t *word) {
-  return onstack_process_memory_copy(address, word, sizeof(*word)) == sizeof(*word);
-}
-
-/* glibc: pairs of a sequence number and a value in struct pthread. */
-static bool key_find_direct(const key_test *test, uint32_t key, onstack_thread_key *place) {
-  if (key >= KEY_FIRST_BLOCK || test->keys[0] >= KEY_FIRST_BLOCK || test->keys[1] >= KEY_FIRST_BLOCK) return false;
-  const int64_t apart = ((int64_t)test->keys[1] - (int64_t)test->keys[0]) * 16;
-  for (int64_t at = -KEY_REACH; at < KEY_REACH; at += 8) {
-    uint64_t words[2];
-    if (!key_read(test->pointer + (uint64_t)at, &words[0]) || words[0] != test->marks[0]) continue;
-    if (!key_read(test->pointer + (uint64_t)(at + apart), &words[1]) || words[1] != test->marks[1]) continue;
-    *place = (onstack_thread_key){.offset = at + ((int64_t)key - (int64_t)test->keys[0]) * 16};
-    return true;
-  }
-  return false;
-}
-
-/* musl: an array of values, whose address is in struct pthread (src/internal/pthread_impl.h, tsd). */
-static bool key_find_indirect(const key_test *test, uint32_t key, onstack_thread_key *place) {
-  if (key >= KEY_MOST) return false;
-  for (int64_t at = -KEY_REACH / 8; at < KEY_REACH / 8; at += 8) {
-    uint64_t array, word;
-    bool is = key_read(test->pointer + (uint64_t)at, &array) && array != 0 && !(array & 7);
-    for (int i = 0; is && i < 2; i++) is = key_read(array + 8 * (uint64_t)test->keys[i], &word) && word == test->marks[i];
-    if (!is) continue;
-    *place = (onstack_thread_key){.offset = at, .index = key, .indirect = true};
-    return true;
-  }
-  return false;
-}
-
-bool onstack_thread_key_find(uint32_t key, onstack_thread_key *place) {
-  key_test test = {.pointer = onstack_thread_pointer()};
-  if (test.pointer == 0 || pthread_key_create(&test.keys[0], NULL) != 0) return false;
-  bool found = pthread_key_create(&test.keys[1], NULL) == 0;
-  if (found) {
-    for (int i = 0; i < 2; i++) {
-      test.marks[i] = (uint64_t)(uintptr_t)&test.marks[i]; /* no other word near the thread pointer has these */
-      pthread_setspecific(test.keys[i], &test.marks[i]);
-    }
-    found = key_find_direct(&test, key, place) || key_find_indirect(&test, key, place);
-    pthread_key_delete(test.keys[1]);
-  }
-  pthread_key_delete(test.keys[0]);
-  return found;
-}
-
-/* ---- core/sampler/interpreter/window_handler.c ---- */
-
-#define WINDOW_PIECE_MOST ((uint64_t)1 << 24) /* bytes from a piece's beginning that are taken for its own */
-
-ONSTACK_HANDLER bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes) {
-  return !(address & 7) && onstack_address_plausible(address) && memory->read(address, to, bytes);
-}
-
-/* What ends with the frame, and begins with the piece at the earliest. */
-static ONSTACK_HANDLER bool window_move(onstack_window *window, uint64_t end) {
-  const uint64_t low = end - window->piece < ONSTACK_WINDOW_BYTES ? window->piece : end - ONSTACK_WINDOW_BYTES;
-  if (!window->memory->read(low, window->bytes, (uint32_t)(end - low))) return false;
-  window->low = low;
-  window->high = end;
-  return true;
-}
-
-ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size) {
-  const uint64_t end = address + size;
-  if (address & 7 || !onstack_address_plausible(address)) return NULL;
-  const bool inside = address >= window->low && end <= window->high;
-  const bool near = window->piece != 0 && address > window->piece && address - window->piece < WINDOW_PIECE_MOST;
-  if (inside || (near && window_move(window, end))) return window->bytes + (address - window->low);
-  return window->memory->read(address, window->frame, size) ? window->frame : NULL;
 }
 
 /* ---- core/sampler/labels/go_labels_handler.c ---- */
@@ -18920,8 +18832,8 @@ typedef enum onstack_look_status {
   ONSTACK_LOOK_GONE
 } onstack_look_status;
 
-/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (sampler/interpreter/others.h). A thread of ours, while the
-   slot runs. */
+/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (onstack_interpreted_copy_of). A thread of ours, while the slot
+   runs. */
 ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
                                                      uint64_t *hints, onstack_look *look);
 
@@ -18948,7 +18860,7 @@ typedef struct onstack_wall_mark {
   uint64_t rest_ns;     /* of stacks that were there for less than a period: of no sample yet */
   uint64_t ticked_ns;   /* of samples, and less than a period: of no tick yet */
   uint64_t name[2];
-  uint64_t hints[ONSTACK_INTERPRETERS]; /* sampler/interpreter/others.h */
+  uint64_t hints[ONSTACK_INTERPRETERS]; /* sampler/interpreter/interpreter.h */
   bool is_named;                        /* it has not run since: so it has not given itself another name */
   onstack_wall_stack *stack;            /* the last one, in the memory that the record has for it; NULL: none */
 } onstack_wall_mark;

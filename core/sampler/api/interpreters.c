@@ -5,14 +5,10 @@
 #include "platform/exceptions.h"
 #include "platform/interpreted_names.h"
 #include "sampler/api/fork.h"
-#include "sampler/interpreter/php_find.h"
-#include "sampler/interpreter/python_find.h"
-#include "sampler/api/options.h"
-#include "sampler/interpreter/known.h"
-#include "sampler/interpreter/php_names.h"
-#include "sampler/interpreter/python_names.h"
 #include "sampler/interpreter/php.h"
 #include "sampler/interpreter/python.h"
+#include "sampler/api/options.h"
+#include "sampler/interpreter/known.h"
 #include "profile/report.h"
 
 #include <errno.h>
