@@ -4579,7 +4579,7 @@ typedef struct onstack_go_layout {
   uint32_t sched_pc;
   uint32_t sched_lr; /* arm64 only, else 0 */
   uint32_t m_curg;
-  uint32_t g_labels; /* set by the host, see sampler/labels/go_labels.h; 0: not known */
+  uint32_t g_labels; /* set by the host, see sampler/labels/labels.h; 0: not known */
   bool known;
 } onstack_go_layout;
 
@@ -5833,7 +5833,53 @@ int onstack_fork_prepare(void) {
 
 /* ---- core/sampler/api/goroutine_labels.c ---- */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
-/* ---- core/sampler/labels/go_labels.h ---- */
+/* ---- core/sampler/labels/labels.h ---- */
+/*
+ * The labels that the application has given to threads, by thread id.
+ *
+ * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
+ * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
+ * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
+ * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
+ * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
+ * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
+ *
+ * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
+ * ids, no tombstones, nothing is ever moved.
+ */
+#ifndef ONSTACK_SAMPLER_LABELS_LABELS_H
+#define ONSTACK_SAMPLER_LABELS_LABELS_H
+
+#define ONSTACK_LABEL_THREADS 16384u
+#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
+
+/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
+   neighbours swap at the same time: each has a cache line. */
+#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
+typedef struct onstack_label_entry {
+  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
+} onstack_label_entry;
+
+/* The entry of a thread, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
+
+/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
+
+/* Gives an entry back; the sets are the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
+
+/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
+   are out of use for good. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
+
+/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
+   thread. */
+ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
+
+/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
+
 /*
  * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
  *
@@ -5846,8 +5892,6 @@ int onstack_fork_prepare(void) {
  * its own (goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
  * wrong layout, or a system without that copy, gives no labels rather than a fault.
  */
-#ifndef ONSTACK_SAMPLER_LABELS_GO_LABELS_H
-#define ONSTACK_SAMPLER_LABELS_GO_LABELS_H
 
 #define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
 
@@ -5864,6 +5908,42 @@ ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go
 
 /* The calling thread's goroutine; 0: it runs none. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+/*
+ * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
+ * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
+ *
+ * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
+ * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
+ * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
+ * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
+ * valid record behind it.
+ */
+
+/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
+typedef uint64_t onstack_span_place;
+
+#define ONSTACK_SPAN_OFFSET_BITS 40
+#define ONSTACK_SPAN_MODULE_BITS 20
+
+/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
+typedef struct onstack_span_layout {
+  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
+  int32_t count;  /* where it has the number of its entries, in bytes from it */
+  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
+} onstack_span_layout;
+#define ONSTACK_SPAN_LAYOUTS 2u
+
+ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
+
+/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
+#define ONSTACK_SPAN_BYTES 67u
+
+/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
+
+/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
 
 #endif
 
@@ -8164,46 +8244,6 @@ void onstack_slots_after_fork(void) {
 
 /* ---- core/sampler/api/spans.c ---- */
 /* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
-/* ---- core/sampler/labels/span.h ---- */
-/*
- * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
- * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
- *
- * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
- * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
- * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
- * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
- * valid record behind it.
- */
-#ifndef ONSTACK_SAMPLER_LABELS_SPAN_H
-#define ONSTACK_SAMPLER_LABELS_SPAN_H
-
-/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
-typedef uint64_t onstack_span_place;
-
-#define ONSTACK_SPAN_OFFSET_BITS 40
-#define ONSTACK_SPAN_MODULE_BITS 20
-
-/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
-typedef struct onstack_span_layout {
-  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
-  int32_t count;  /* where it has the number of its entries, in bytes from it */
-  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
-} onstack_span_layout;
-#define ONSTACK_SPAN_LAYOUTS 2u
-
-ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
-
-/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
-#define ONSTACK_SPAN_BYTES 67u
-
-/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
-
-/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
-
-#endif
 
 /* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
    statically may lack it. */
@@ -8632,54 +8672,6 @@ int onstack_tables_keep_in(const char *directory) {
  * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
  * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
  */
-/* ---- core/sampler/labels/labels.h ---- */
-/*
- * The labels that the application has given to threads, by thread id.
- *
- * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
- * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
- * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
- * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
- * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
- * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
- *
- * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
- * ids, no tombstones, nothing is ever moved.
- */
-#ifndef ONSTACK_SAMPLER_LABELS_LABELS_H
-#define ONSTACK_SAMPLER_LABELS_LABELS_H
-
-#define ONSTACK_LABEL_THREADS 16384u
-#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
-
-/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
-   neighbours swap at the same time: each has a cache line. */
-#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
-typedef struct onstack_label_entry {
-  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
-} onstack_label_entry;
-
-/* The entry of a thread, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
-
-/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
-
-/* Gives an entry back; the sets are the caller's. On that thread only. */
-ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
-
-/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
-   are out of use for good. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
-
-/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
-   thread. */
-ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
-
-/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
-
-#endif
 
 #include <errno.h>
 #include <pthread.h>
@@ -11496,87 +11488,6 @@ int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which, ons
   return onstack_cold_code(found->eh_frame_header, loops);
 }
 
-/* ---- core/sampler/labels/go_labels_handler.c ---- */
-
-#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
-
-/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
-typedef struct go_slice {
-  uint64_t data, length, capacity;
-} go_slice;
-
-typedef struct go_text {
-  uint64_t data, length;
-} go_text;
-
-typedef struct go_label {
-  go_text key, value;
-} go_label;
-
-static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
-  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
-}
-
-ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, goroutine;
-  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
-  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
-  return goroutine;
-}
-
-static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
-  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
-}
-
-/* A NUL inside would end the string for our readers. */
-static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
-  for (uint64_t i = 0; i < length; i++)
-    if (bytes[i] == 0) return true;
-  return false;
-}
-
-/* Returns the bytes taken, 0: it does not fit or cannot be read. */
-static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
-  const go_text *key = &label->key, *value = &label->value;
-  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
-  uint64_t bytes = key->length + value->length;
-  if (bytes + 2 > room) return 0;
-  uint8_t *second = out + key->length + 1;
-  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
-  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
-  uint32_t parts = value->length > 0 ? 2 : 1;
-  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
-  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
-  second[-1] = second[value->length] = 0;
-  return (uint32_t)bytes + 2;
-}
-
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                   uint32_t bytes) {
-  uint64_t goroutine, set;
-  go_slice list;
-  uint32_t used = 0, cut = 0;
-  if ((goroutine = onstack_go_current(go)) == 0) return 0;
-  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
-  for (uint64_t i = 0; i < list.length; i++) {
-    go_label label;
-    uint32_t took = 0;
-    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
-    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
-      took = go_label_copy(&label, out + used, bytes - used);
-    used += took;
-    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
-  }
-  return used | cut;
-}
-
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
-  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
-  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
-}
-
 /* ---- core/sampler/labels/labels_handler.c ---- */
 
 #define LABEL_BUCKET 16u
@@ -11673,7 +11584,84 @@ ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t b
   return used | cut;
 }
 
-/* ---- core/sampler/labels/span_handler.c ---- */
+#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
+
+/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
+typedef struct go_slice {
+  uint64_t data, length, capacity;
+} go_slice;
+
+typedef struct go_text {
+  uint64_t data, length;
+} go_text;
+
+typedef struct go_label {
+  go_text key, value;
+} go_label;
+
+static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
+  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, goroutine;
+  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
+  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
+  return goroutine;
+}
+
+static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
+  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
+}
+
+/* A NUL inside would end the string for our readers. */
+static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
+  for (uint64_t i = 0; i < length; i++)
+    if (bytes[i] == 0) return true;
+  return false;
+}
+
+/* Returns the bytes taken, 0: it does not fit or cannot be read. */
+static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
+  const go_text *key = &label->key, *value = &label->value;
+  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
+  uint64_t bytes = key->length + value->length;
+  if (bytes + 2 > room) return 0;
+  uint8_t *second = out + key->length + 1;
+  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
+  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
+  uint32_t parts = value->length > 0 ? 2 : 1;
+  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
+  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
+  second[-1] = second[value->length] = 0;
+  return (uint32_t)bytes + 2;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                   uint32_t bytes) {
+  uint64_t goroutine, set;
+  go_slice list;
+  uint32_t used = 0, cut = 0;
+  if ((goroutine = onstack_go_current(go)) == 0) return 0;
+  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
+  for (uint64_t i = 0; i < list.length; i++) {
+    go_label label;
+    uint32_t took = 0;
+    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
+    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
+      took = go_label_copy(&label, out + used, bytes - used);
+    used += took;
+    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
+  }
+  return used | cut;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
+  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
+}
 
 ONSTACK_INTERNAL_DEFINE onstack_span_place onstack_span_of_threads;
 
