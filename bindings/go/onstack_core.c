@@ -2501,10 +2501,241 @@ uint32_t *onstack_wiped_word(void) {
 /*
  * What a session knows of the interpreters in the process: the frames of an interpreted language are copied behind the walk
  * of the native ones (record_handler.c), and put into the place of the loop's frames when the sample is delivered
- * (sampler/interpreter/interleave.h): only then is it known which native frames there are.
+ * (onstack_interleave): only then is it known which native frames there are.
  */
 #ifndef ONSTACK_SAMPLER_INTERPRETER_INTERPRETER_H
 #define ONSTACK_SAMPLER_INTERPRETER_INTERPRETER_H
+
+/* ---- core/sampler/unwind/module_statistics.h ---- */
+/* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
+#ifndef ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
+#define ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
+
+/* ---- core/sampler/unwind/rules.h ---- */
+/*
+ * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
+ * in ordinary threads (sampler/modules/rule_table.c), executed quickly here.
+ *
+ * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
+ * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
+ * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
+ * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
+ * the time off a look-up (tests/bench/tables).
+ *
+ * Tables are immutable once published and are unmapped only after no handler can still be reading them
+ * (sampler/modules/modules.c).
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_H
+
+/* ---- core/platform/seqlock.h ---- */
+/*
+ * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
+ * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
+ *
+ * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
+ *
+ *   writer                                   reader
+ *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
+ *   W2  fence                release         R2  copy the data        relaxed
+ *   W3  write the data       relaxed         R3  fence                acquire
+ *   W4  sequence = next even release         R4  sequence == begun    relaxed
+ *
+ * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
+ * that ended with it.
+ *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
+ *     happened before R2, and R2 reads W's values or later ones.
+ *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
+ *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
+ *     one, not `begun`.
+ * The number comes round after 2^31 changes; no reader is inside for so long.
+ */
+#ifndef ONSTACK_PLATFORM_SEQLOCK_H
+#define ONSTACK_PLATFORM_SEQLOCK_H
+
+#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+typedef struct onstack_seqlock {
+  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
+} onstack_seqlock;
+
+/* R1. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
+  return onstack_observe(&lock->sequence);
+}
+
+/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
+
+/* R3 and R4: whether the copy belongs together. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
+  onstack_fence_observe();
+  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
+}
+
+/* W1 and W2. Returns the number that the change ends with. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
+  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
+  onstack_store_relaxed(&lock->sequence, odd);
+  onstack_fence_publish();
+  return odd + 1;
+}
+
+/* W4. */
+ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
+  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
+}
+
+/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
+   none. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
+  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
+  onstack_seqlock_write_end(lock);
+  return true;
+}
+
+#endif
+
+/* How the canonical frame address (the caller's SP) is found. */
+#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
+#define ONSTACK_CFA_SP 1u       /* SP + offset */
+#define ONSTACK_CFA_FP 2u       /* FP + offset */
+#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset, plus `after` words (x86_64: a realigned stack, without them) */
+#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
+#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
+#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
+/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
+   to use the register for anything */
+#define ONSTACK_CFA_LOST 9u
+
+/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
+   realigning prologues; aarch64: alike) */
+#define ONSTACK_CFA_REGISTER 10u
+
+/* Where a register of the caller is. Anything else than these is not representable: no rule. */
+#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
+#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
+/* otherwise: at CFA + 8 * value */
+
+typedef struct onstack_rule {
+  uint8_t cfa;        /* ONSTACK_CFA_* */
+  uint8_t after;      /* DEREF_SP, DEREF_FP: words; REGISTER: its number */
+  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
+  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
+  int16_t bx;         /* saved RBX */
+  int32_t cfa_offset; /* bytes; for PLT the threshold */
+} onstack_rule;
+
+/* The CFA is some words above a word in memory: as a rule a link to another stack, which that of a coroutine's parent is. */
+static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_rule_is_link(const onstack_rule *rule) {
+  return (rule->cfa == ONSTACK_CFA_DEREF_FP || rule->cfa == ONSTACK_CFA_DEREF_SP) && rule->after != 0;
+}
+
+typedef struct onstack_rule_row {
+  uint16_t offset; /* the low 16 bits */
+  uint16_t rule;
+} onstack_rule_row;
+
+#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
+
+typedef struct onstack_rule_table {
+  uint32_t chunk_count;
+  uint32_t row_count;
+  uint32_t rule_count;
+  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
+  const uint32_t *first_row; /* chunk_count + 1 */
+  const onstack_rule_row *rows;
+  const onstack_rule *rules;
+} onstack_rule_table;
+
+/* What is loaded where. */
+typedef struct onstack_module {
+  uint64_t low; /* executable part of the object */
+  uint64_t high;
+  uint64_t base;                   /* what offsets in the table are relative to */
+  const onstack_rule_table *table; /* NULL: no rules (yet) */
+  uint16_t number;                 /* of its path (sampler/modules/modules.h), from 1 on; 0: not known */
+  uint16_t pending;                /* its rules have not been derived yet */
+  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
+} onstack_module;
+
+#define ONSTACK_MODULES_FIRST 1024u /* entries of the first array; it is doubled when more objects are loaded */
+
+/*
+ * A new state of the map is written into an array that the current state does not use, so a walk has to wait for nothing. An
+ * array that has become too small stays mapped, because a handler may be reading it.
+ */
+typedef struct onstack_module_map {
+  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
+  uint32_t count;
+  uint32_t loads;          /* how often the loader's list was found changed */
+  uint32_t gone;           /* the last sequence number without some that had been there */
+  uint32_t left_out;       /* objects that there was no memory for: an unknown address may be theirs */
+  onstack_module *modules; /* sorted by address, disjoint */
+} onstack_module_map;
+
+ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+typedef enum onstack_modules_status {
+  ONSTACK_MODULE_NONE,
+  ONSTACK_MODULE_HERE,
+  ONSTACK_MODULES_CHANGING, /* not known: the map is being replaced at this moment, or it lacks objects */
+} onstack_modules_status;
+
+/* Finds the module that holds an address; *last as below. Signal-safe. */
+ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
+
+/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/*
+ * Rules of single addresses in modules without a table. Entries are those of the PC cache: they check or are a miss. Their
+ * epoch is the map's `loads`, which changes when objects come or go, and not with each table that is made. Buckets, since two
+ * addresses of one stack must not displace each other for ever. 128 KiB, of which only used pages are in memory.
+ */
+#define ONSTACK_DESCRIBED_BUCKETS 1024u
+#define ONSTACK_DESCRIBED_BUCKET 8u
+
+/* NULL: none is known. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_described_find(uint64_t address);
+
+/* The rule stays for good. The writer of the map. */
+ONSTACK_INTERNAL void onstack_described_put(uint64_t address, const onstack_rule *rule);
+
+/* The rule of an offset in a table; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
+
+#endif
+
+typedef struct onstack_module_statistics_row {
+  uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
+  uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
+} onstack_module_statistics_row;
+
+typedef struct onstack_module_statistics {
+  onstack_module_statistics_row
+      *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
+  uint32_t count;
+  onstack_module last; /* that a frame lay in */
+} onstack_module_statistics;
+
+/* A stack on its way to the sink. */
+typedef struct onstack_walked {
+  uint64_t *frames;
+  uint8_t *unwound_by; /* ONSTACK_BY_* */
+  uint32_t count;
+  onstack_truncation truncation;
+  bool apart; /* its root is the first function on a stack that the program made; an interpreter's frames may go on */
+} onstack_walked;
+
+/* Counts the frames of one stack. Consumer only. */
+ONSTACK_INTERNAL void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack);
+
+ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistics *statistics);
+
+#endif
 
 #define ONSTACK_INTERPRETERS 3u /* providers of a session: those that ship, and the user's */
 
@@ -2591,6 +2822,105 @@ ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interp
 static inline __attribute__((always_inline, unused)) uint32_t onstack_interpreted_used(const onstack_interpreted *copied) {
   return (uint32_t)(sizeof(*copied) + copied->count * sizeof(copied->frames[0]));
 }
+
+/*
+ * The fingerprint of a function is copied with its frames, in the upper bits of their flags: memory is used again, and
+ * milliseconds later another function may lie there. Of functions that have been named, nothing is copied: they are compared
+ * with what they were then (sampler/interpreter/known.h), so that all this costs is the first sample of each.
+ */
+
+/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
+   just been freed. */
+#define ONSTACK_IDENTITY 5
+
+#define ONSTACK_FINGERPRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
+#define ONSTACK_FINGERPRINT_NAMED 0u     /* it had been named when the frame was copied */
+#define ONSTACK_FINGERPRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
+#define ONSTACK_FINGERPRINT_FIRST 2u     /* others are hashes of its identity */
+#define ONSTACK_FINGERPRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
+#define ONSTACK_FINGERPRINT_PLACES 4096u /* a power of two */
+
+/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
+ONSTACK_INTERNAL_DATA uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_fingerprint_place(uint64_t function) {
+  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_FINGERPRINT_PLACES - 1);
+}
+
+/* Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_fingerprint_is_named(uint64_t function) {
+  return onstack_observe(&onstack_fingerprint_named[onstack_fingerprint_place(function)]) == function;
+}
+
+/* From ONSTACK_FINGERPRINT_FIRST on. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
+onstack_fingerprint_of(const uint64_t identity[ONSTACK_IDENTITY]) {
+  uint64_t mixed = 0;
+  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
+    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
+    mixed ^= mixed >> 29;
+  }
+  const uint32_t fingerprint = (uint32_t)(mixed >> 40);
+  return fingerprint < ONSTACK_FINGERPRINT_FIRST ? fingerprint + ONSTACK_FINGERPRINT_FIRST : fingerprint;
+}
+
+/*
+ * Frames of an interpreter lie in pieces of memory that grow upwards, callers below the called. One copy by the kernel takes
+ * many neighbours at once: it costs hardly more than a copy of one.
+ */
+
+#define ONSTACK_WINDOW_FRAME 112u  /* bytes of a frame at most */
+#define ONSTACK_WINDOW_BYTES 7168u /* of Python some 50 frames */
+
+typedef struct onstack_window {
+  const onstack_frame_memory *memory;
+  uint64_t piece;     /* where the newest piece begins; 0: not known */
+  uint64_t low, high; /* what of it is in `bytes` */
+  uint8_t *frame;     /* room for a frame that lies elsewhere: ONSTACK_WINDOW_FRAME */
+  uint8_t *bytes;     /* ONSTACK_WINDOW_BYTES */
+} onstack_window;
+
+/* A word in bytes that were copied; `offset` is a multiple of its size. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_window_word(const uint8_t *bytes,
+                                                                                                  uint32_t offset) {
+  return *(const volatile uint64_t *)(const void *)(bytes + offset);
+}
+
+/* Memory at an aligned, plausible address. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes);
+
+/* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
+ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
+
+/* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
+
+typedef struct onstack_interleave_counters {
+  uint64_t interpreted, cut, unmatched, unnamed;
+} onstack_interleave_counters;
+
+/*
+ * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
+ * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
+ * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known. One that
+ * was switched to (greenlet, gevent, another interpreter of the process) lies upon native frames whose calls are not its own:
+ * where an interpreter tells which call its innermost frames are in, the outer loops stay native.
+ *
+ * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
+ * is made to point there if frames come into it. Consumer only.
+ */
+ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
+                                         onstack_walked *stack, uint64_t *frames, uint32_t capacity,
+                                         onstack_interleave_counters *counters);
+
+/* The frames of interpreted languages that another thread runs, which is blocked. */
+
+/*
+ * Copies and names them, by the first interpreter that has any, `capacity` at most; the room behind them is scratch, as for
+ * onstack_interpreted_copy. `hints`: ONSTACK_INTERPRETERS words that stay with the thread, 0 at first. Named at once: the
+ * function that a thread waited in may be gone when its wait becomes a sample. False: it runs none. Ordinary threads.
+ */
+ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid,
+                                                  uint32_t capacity, uint64_t *hints, onstack_interpreted *out);
 
 #endif
 
@@ -3022,74 +3352,6 @@ ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entr
  */
 #ifndef ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
 #define ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
-
-/* ---- core/platform/seqlock.h ---- */
-/*
- * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
- * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
- *
- * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
- *
- *   writer                                   reader
- *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
- *   W2  fence                release         R2  copy the data        relaxed
- *   W3  write the data       relaxed         R3  fence                acquire
- *   W4  sequence = next even release         R4  sequence == begun    relaxed
- *
- * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
- * that ended with it.
- *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
- *     happened before R2, and R2 reads W's values or later ones.
- *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
- *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
- *     one, not `begun`.
- * The number comes round after 2^31 changes; no reader is inside for so long.
- */
-#ifndef ONSTACK_PLATFORM_SEQLOCK_H
-#define ONSTACK_PLATFORM_SEQLOCK_H
-
-#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-typedef struct onstack_seqlock {
-  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
-} onstack_seqlock;
-
-/* R1. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
-  return onstack_observe(&lock->sequence);
-}
-
-/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
-
-/* R3 and R4: whether the copy belongs together. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
-  onstack_fence_observe();
-  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
-}
-
-/* W1 and W2. Returns the number that the change ends with. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
-  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
-  onstack_store_relaxed(&lock->sequence, odd);
-  onstack_fence_publish();
-  return odd + 1;
-}
-
-/* W4. */
-ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
-  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
-}
-
-/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
-   none. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
-  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
-  onstack_seqlock_write_end(lock);
-  return true;
-}
-
-#endif
 
 /* ---- core/sampler/threads/timer.h ---- */
 /*
@@ -3693,169 +3955,6 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
 #ifndef ONSTACK_SAMPLER_DRAIN_AGAIN_H
 #define ONSTACK_SAMPLER_DRAIN_AGAIN_H
 
-/* ---- core/sampler/unwind/module_statistics.h ---- */
-/* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
-#ifndef ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
-#define ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
-
-/* ---- core/sampler/unwind/rules.h ---- */
-/*
- * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
- * in ordinary threads (sampler/modules/rule_table.c), executed quickly here.
- *
- * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
- * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
- * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
- * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
- * the time off a look-up (tests/bench/tables).
- *
- * Tables are immutable once published and are unmapped only after no handler can still be reading them
- * (sampler/modules/modules.c).
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_H
-
-/* How the canonical frame address (the caller's SP) is found. */
-#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
-#define ONSTACK_CFA_SP 1u       /* SP + offset */
-#define ONSTACK_CFA_FP 2u       /* FP + offset */
-#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
-#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset, plus `after` words (x86_64: a realigned stack, without them) */
-#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
-#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
-#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
-#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
-/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
-   to use the register for anything */
-#define ONSTACK_CFA_LOST 9u
-
-/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
-   realigning prologues; aarch64: alike) */
-#define ONSTACK_CFA_REGISTER 10u
-
-/* Where a register of the caller is. Anything else than these is not representable: no rule. */
-#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
-#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
-/* otherwise: at CFA + 8 * value */
-
-typedef struct onstack_rule {
-  uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP, DEREF_FP: words; REGISTER: its number */
-  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
-  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
-  int16_t bx;         /* saved RBX */
-  int32_t cfa_offset; /* bytes; for PLT the threshold */
-} onstack_rule;
-
-/* The CFA is some words above a word in memory: as a rule a link to another stack, which that of a coroutine's parent is. */
-static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_rule_is_link(const onstack_rule *rule) {
-  return (rule->cfa == ONSTACK_CFA_DEREF_FP || rule->cfa == ONSTACK_CFA_DEREF_SP) && rule->after != 0;
-}
-
-typedef struct onstack_rule_row {
-  uint16_t offset; /* the low 16 bits */
-  uint16_t rule;
-} onstack_rule_row;
-
-#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
-
-typedef struct onstack_rule_table {
-  uint32_t chunk_count;
-  uint32_t row_count;
-  uint32_t rule_count;
-  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
-  const uint32_t *first_row; /* chunk_count + 1 */
-  const onstack_rule_row *rows;
-  const onstack_rule *rules;
-} onstack_rule_table;
-
-/* What is loaded where. */
-typedef struct onstack_module {
-  uint64_t low; /* executable part of the object */
-  uint64_t high;
-  uint64_t base;                   /* what offsets in the table are relative to */
-  const onstack_rule_table *table; /* NULL: no rules (yet) */
-  uint16_t number;                 /* of its path (sampler/modules/modules.h), from 1 on; 0: not known */
-  uint16_t pending;                /* its rules have not been derived yet */
-  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
-} onstack_module;
-
-#define ONSTACK_MODULES_FIRST 1024u /* entries of the first array; it is doubled when more objects are loaded */
-
-/*
- * A new state of the map is written into an array that the current state does not use, so a walk has to wait for nothing. An
- * array that has become too small stays mapped, because a handler may be reading it.
- */
-typedef struct onstack_module_map {
-  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
-  uint32_t count;
-  uint32_t loads;          /* how often the loader's list was found changed */
-  uint32_t gone;           /* the last sequence number without some that had been there */
-  uint32_t left_out;       /* objects that there was no memory for: an unknown address may be theirs */
-  onstack_module *modules; /* sorted by address, disjoint */
-} onstack_module_map;
-
-ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
-
-typedef enum onstack_modules_status {
-  ONSTACK_MODULE_NONE,
-  ONSTACK_MODULE_HERE,
-  ONSTACK_MODULES_CHANGING, /* not known: the map is being replaced at this moment, or it lacks objects */
-} onstack_modules_status;
-
-/* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
-
-/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
-
-/*
- * Rules of single addresses in modules without a table. Entries are those of the PC cache: they check or are a miss. Their
- * epoch is the map's `loads`, which changes when objects come or go, and not with each table that is made. Buckets, since two
- * addresses of one stack must not displace each other for ever. 128 KiB, of which only used pages are in memory.
- */
-#define ONSTACK_DESCRIBED_BUCKETS 1024u
-#define ONSTACK_DESCRIBED_BUCKET 8u
-
-/* NULL: none is known. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_described_find(uint64_t address);
-
-/* The rule stays for good. The writer of the map. */
-ONSTACK_INTERNAL void onstack_described_put(uint64_t address, const onstack_rule *rule);
-
-/* The rule of an offset in a table; NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
-
-#endif
-
-typedef struct onstack_module_statistics_row {
-  uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
-  uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
-} onstack_module_statistics_row;
-
-typedef struct onstack_module_statistics {
-  onstack_module_statistics_row
-      *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
-  uint32_t count;
-  onstack_module last; /* that a frame lay in */
-} onstack_module_statistics;
-
-/* A stack on its way to the sink. */
-typedef struct onstack_walked {
-  uint64_t *frames;
-  uint8_t *unwound_by; /* ONSTACK_BY_* */
-  uint32_t count;
-  onstack_truncation truncation;
-  bool apart; /* its root is the first function on a stack that the program made; an interpreter's frames may go on */
-} onstack_walked;
-
-/* Counts the frames of one stack. Consumer only. */
-ONSTACK_INTERNAL void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack);
-
-ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistics *statistics);
-
-#endif
-
 /* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
 typedef struct onstack_derive {
   bool (*describe)(uint64_t address); /* one address, if it can be had alone */
@@ -3869,31 +3968,6 @@ ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept
 /* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
    first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
 ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
-
-#endif
-
-/* ---- core/sampler/interpreter/interleave.h ---- */
-/* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_INTERLEAVE_H
-#define ONSTACK_SAMPLER_INTERPRETER_INTERLEAVE_H
-
-typedef struct onstack_interleave_counters {
-  uint64_t interpreted, cut, unmatched, unnamed;
-} onstack_interleave_counters;
-
-/*
- * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
- * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
- * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known. One that
- * was switched to (greenlet, gevent, another interpreter of the process) lies upon native frames whose calls are not its own:
- * where an interpreter tells which call its innermost frames are in, the outer loops stay native.
- *
- * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
- * is made to point there if frames come into it. Consumer only.
- */
-ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
-                                         onstack_walked *stack, uint64_t *frames, uint32_t capacity,
-                                         onstack_interleave_counters *counters);
 
 #endif
 
@@ -4423,7 +4497,7 @@ ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
  * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
  * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
  * in three files. Each may be NULL but the first. code_source_handler.c chooses the variant: one for the process.
- * Names by what engines write or register, whoever walks their code, are profile/generated/name_source.h's.
+ * Names by what engines write or register, whoever walks their code, are profile/generated/generated.h's.
  *
  * A variant that knows some of the code leaves the rest to sampler/unwind/code_source_frame_pointers_handler.c.
  */
@@ -4505,7 +4579,7 @@ typedef struct onstack_go_layout {
   uint32_t sched_pc;
   uint32_t sched_lr; /* arm64 only, else 0 */
   uint32_t m_curg;
-  uint32_t g_labels; /* set by the host, see sampler/labels/go_labels.h; 0: not known */
+  uint32_t g_labels; /* set by the host, see sampler/labels/labels.h; 0: not known */
   bool known;
 } onstack_go_layout;
 
@@ -5002,10 +5076,10 @@ ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
 
 #endif
 
-/* ---- core/profile/threads_text.h ---- */
+/* ---- core/profile/text.h ---- */
 /* A dump as text: threads with the same stack stand together, above it; the group of the lowest thread id comes first. */
-#ifndef ONSTACK_PROFILE_THREADS_TEXT_H
-#define ONSTACK_PROFILE_THREADS_TEXT_H
+#ifndef ONSTACK_PROFILE_TEXT_H
+#define ONSTACK_PROFILE_TEXT_H
 
 /* ---- core/profile/store/output.h ---- */
 /* Bytes on their way to the host's writer: gathered, so that it is called a few times and not for each number. */
@@ -5026,7 +5100,66 @@ ONSTACK_INTERNAL int onstack_profile_output_open(onstack_profile_output *output,
 ONSTACK_INTERNAL int onstack_profile_output_close(onstack_profile_output *output, int error);
 /* Both return output->error, so that a caller may look now and then only. */
 ONSTACK_INTERNAL int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length);
-ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output);
+
+/* Encoding of one protobuf message into memory that is used again for the next. */
+
+/* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
+   end. */
+typedef struct onstack_protobuf {
+  uint8_t *bytes;
+  size_t used;
+  size_t capacity;
+  bool failed;
+} onstack_protobuf;
+
+#define ONSTACK_PROTOBUF_VARINT 10u /* bytes of the longest */
+
+/* Writes a varint, and returns its bytes. */
+ONSTACK_INTERNAL size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value);
+/* A bare varint: an element of a packed field. */
+ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
+/* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
+ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A varint field that is there also as 0, where that is not the default. */
+ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A fixed64 field; 0 is left out. */
+ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* Encoded fields as they are. */
+ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
+/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
+ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
+/* A string, nested message or packed field. */
+ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
+                                                 size_t length);
+ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
+/* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
+ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
+ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
+
+/* Reading of protobuf messages that others have made: nothing in them is believed. */
+
+typedef struct onstack_protobuf_field {
+  uint32_t number;
+  uint32_t wire; /* 0: a varint, in `value`; 1: eight bytes, 2: a string or message, 5: four bytes, in `bytes` */
+  uint64_t value;
+  const uint8_t *bytes;
+  size_t length;
+  const uint8_t *whole; /* the field as it lies in the message */
+  size_t whole_length;
+} onstack_protobuf_field;
+
+typedef struct onstack_protobuf_reader {
+  const uint8_t *at, *end;
+} onstack_protobuf_reader;
+
+/* A bare varint; false: it does not end here. */
+ONSTACK_INTERNAL bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value);
+
+/* The next field; false: there is none, or the message is damaged here. */
+ONSTACK_INTERNAL bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field);
+
+/* A reader of a field's message. */
+ONSTACK_INTERNAL onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *field);
 
 #endif
 
@@ -5700,7 +5833,53 @@ int onstack_fork_prepare(void) {
 
 /* ---- core/sampler/api/goroutine_labels.c ---- */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
-/* ---- core/sampler/labels/go_labels.h ---- */
+/* ---- core/sampler/labels/labels.h ---- */
+/*
+ * The labels that the application has given to threads, by thread id.
+ *
+ * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
+ * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
+ * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
+ * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
+ * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
+ * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
+ *
+ * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
+ * ids, no tombstones, nothing is ever moved.
+ */
+#ifndef ONSTACK_SAMPLER_LABELS_LABELS_H
+#define ONSTACK_SAMPLER_LABELS_LABELS_H
+
+#define ONSTACK_LABEL_THREADS 16384u
+#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
+
+/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
+   neighbours swap at the same time: each has a cache line. */
+#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
+typedef struct onstack_label_entry {
+  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
+} onstack_label_entry;
+
+/* The entry of a thread, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
+
+/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
+
+/* Gives an entry back; the sets are the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
+
+/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
+   are out of use for good. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
+
+/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
+   thread. */
+ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
+
+/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
+
 /*
  * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
  *
@@ -5713,8 +5892,6 @@ int onstack_fork_prepare(void) {
  * its own (goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
  * wrong layout, or a system without that copy, gives no labels rather than a fault.
  */
-#ifndef ONSTACK_SAMPLER_LABELS_GO_LABELS_H
-#define ONSTACK_SAMPLER_LABELS_GO_LABELS_H
 
 #define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
 
@@ -5731,6 +5908,42 @@ ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go
 
 /* The calling thread's goroutine; 0: it runs none. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+/*
+ * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
+ * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
+ *
+ * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
+ * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
+ * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
+ * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
+ * valid record behind it.
+ */
+
+/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
+typedef uint64_t onstack_span_place;
+
+#define ONSTACK_SPAN_OFFSET_BITS 40
+#define ONSTACK_SPAN_MODULE_BITS 20
+
+/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
+typedef struct onstack_span_layout {
+  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
+  int32_t count;  /* where it has the number of its entries, in bytes from it */
+  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
+} onstack_span_layout;
+#define ONSTACK_SPAN_LAYOUTS 2u
+
+ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
+
+/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
+#define ONSTACK_SPAN_BYTES 67u
+
+/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
+
+/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
 
 #endif
 
@@ -5774,159 +5987,9 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
 
 /* ---- core/sampler/api/interpreters.c ---- */
 
-/* ---- core/sampler/interpreter/php_find.h ---- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PHP_FIND_H
-#define ONSTACK_SAMPLER_INTERPRETER_PHP_FIND_H
-
-/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
-ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
-
-/* Whether the loops that were told are all the code that is known by now: a compiler may have begun. Any thread. */
-ONSTACK_INTERNAL bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count);
-
-#endif
-
-/* ---- core/sampler/interpreter/python_find.h ---- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PYTHON_FIND_H
-#define ONSTACK_SAMPLER_INTERPRETER_PYTHON_FIND_H
-
-/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
-ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
-
-/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
-   ordinary threads. `loops` are not used. */
-ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
-
-#endif
-
-/* ---- core/sampler/api/options.h ---- */
-/* Checks the public options and makes settings of them. */
-#ifndef ONSTACK_SAMPLER_API_OPTIONS_H
-#define ONSTACK_SAMPLER_API_OPTIONS_H
-
-/* `options` may be NULL. Returns 0 or ONSTACK_E_*, with the text of onstack_options_fault in *fault; touches nothing else. Any
-   thread. */
-ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings, const char **fault);
-
-/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
-ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
-
-/* The providers behind options.interpreters. Before the first session; `shipped` lives for ever. */
-ONSTACK_INTERNAL void onstack_options_ship(const onstack_interpreter_list *shipped);
-
-#endif
-
-/* ---- core/sampler/interpreter/known.h ---- */
-/*
- * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
- * fingerprint of them (fingerprint.h): it has a name if the function that lies there now has the same, or
- * the one that lay there when it was named last. From then on frames are copied without: they have a name as long as the words
- * are what they were, and where no function lies there any more that of the one that was seen there some milliseconds before.
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
-#define ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
-
-/* ---- core/sampler/interpreter/fingerprint.h ---- */
-/*
- * The fingerprint of a function is copied with its frames, in the upper bits of their flags: memory is used again, and
- * milliseconds later another function may lie there. Of functions that have been named, nothing is copied: they are compared
- * with what they were then (sampler/interpreter/known.h), so that all this costs is the first sample of each.
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_FINGERPRINT_H
-#define ONSTACK_SAMPLER_INTERPRETER_FINGERPRINT_H
-
-/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
-   just been freed. */
-#define ONSTACK_IDENTITY 5
-
-#define ONSTACK_FINGERPRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
-#define ONSTACK_FINGERPRINT_NAMED 0u     /* it had been named when the frame was copied */
-#define ONSTACK_FINGERPRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
-#define ONSTACK_FINGERPRINT_FIRST 2u     /* others are hashes of its identity */
-#define ONSTACK_FINGERPRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
-#define ONSTACK_FINGERPRINT_PLACES 4096u /* a power of two */
-
-/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
-ONSTACK_INTERNAL_DATA uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_fingerprint_place(uint64_t function) {
-  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_FINGERPRINT_PLACES - 1);
-}
-
-/* Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_fingerprint_is_named(uint64_t function) {
-  return onstack_observe(&onstack_fingerprint_named[onstack_fingerprint_place(function)]) == function;
-}
-
-/* From ONSTACK_FINGERPRINT_FIRST on. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
-onstack_fingerprint_of(const uint64_t identity[ONSTACK_IDENTITY]) {
-  uint64_t mixed = 0;
-  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
-    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
-    mixed ^= mixed >> 29;
-  }
-  const uint32_t fingerprint = (uint32_t)(mixed >> 40);
-  return fingerprint < ONSTACK_FINGERPRINT_FIRST ? fingerprint + ONSTACK_FINGERPRINT_FIRST : fingerprint;
-}
-
-#endif
-
-#define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
-
-/* Reads for functions that the handler calls too. */
-ONSTACK_INTERNAL_DATA const onstack_frame_memory onstack_known_memory;
-
-/* Of one interpreter. Both are called under a lock. */
-typedef struct onstack_known_reader {
-  /* False: there is no function. */
-  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]);
-  /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
-  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
-               onstack_frame_text *text);
-} onstack_known_reader;
-
-/* 0; -ESRCH: it cannot be told what the frame was; -ENOMEM. Ordinary threads. */
-ONSTACK_INTERNAL int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
-                                            onstack_frame_text *text);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_known_after_fork(void);
-
-static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t *bytes, uint32_t offset) {
-  uint64_t word = 0;
-  for (uint32_t i = 8; i-- > 0;) word = word << 8 | bytes[offset + i]; /* both architectures are little-endian */
-  return word;
-}
-
-#endif
-
-/* ---- core/sampler/interpreter/php_names.h ---- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PHP_NAMES_H
-#define ONSTACK_SAMPLER_INTERPRETER_PHP_NAMES_H
-
-/* onstack_frame_provider.describe; `data` is not used. */
-ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-#endif
-
-/* ---- core/sampler/interpreter/python_names.h ---- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PYTHON_NAMES_H
-#define ONSTACK_SAMPLER_INTERPRETER_PYTHON_NAMES_H
-
-/* onstack_frame_provider.describe; `data` is not used. */
-ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-/* Whether the frames that are copied are those of a thread's innermost calls of the loop: up to 3.11 a thread that runs a
-   subinterpreter shows the main one's. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_python_is_innermost(void);
-
-#endif
-
 /* ---- core/sampler/interpreter/php.h ---- */
 /*
- * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found by php_find.c, named by
- * php_names.c.
+ * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found and named by php.c.
  *
  * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
  */
@@ -5977,12 +6040,21 @@ ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memor
 ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                               onstack_interpreted_frame *frames, uint32_t capacity);
 
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+/* Whether the loops that were told are all the code that is known by now: a compiler may have begun. Any thread. */
+ONSTACK_INTERNAL bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count);
+
+/* onstack_frame_provider.describe; `data` is not used. */
+ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
 #endif
 
 /* ---- core/sampler/interpreter/python.h ---- */
 /*
  * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
- * sampler/interpreter/python_find.c, named by sampler/interpreter/python_names.c.
+ * sampler/interpreter/python.c, named by sampler/interpreter/python.c.
  *
  * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
  * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
@@ -6063,12 +6135,88 @@ ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_me
 ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                                  onstack_interpreted_frame *frames, uint32_t capacity);
 
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
+   ordinary threads. `loops` are not used. */
+ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
+
+/* onstack_frame_provider.describe; `data` is not used. */
+ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
+/* Whether the frames that are copied are those of a thread's innermost calls of the loop: up to 3.11 a thread that runs a
+   subinterpreter shows the main one's. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_python_is_innermost(void);
+
+/* Tables of line numbers in CPython's code objects. Bytes of anybody's: nothing in them is believed. */
+
+/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. */
+ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line,
+                                              uint32_t position);
+
 #endif
 
-/* ---- core/profile/interpreted_lines.h ---- */
-/* Frames of interpreted languages in a profile: their names are asked for when it is written, symbolized or not. */
-#ifndef ONSTACK_PROFILE_INTERPRETED_LINES_H
-#define ONSTACK_PROFILE_INTERPRETED_LINES_H
+/* ---- core/sampler/api/options.h ---- */
+/* Checks the public options and makes settings of them. */
+#ifndef ONSTACK_SAMPLER_API_OPTIONS_H
+#define ONSTACK_SAMPLER_API_OPTIONS_H
+
+/* `options` may be NULL. Returns 0 or ONSTACK_E_*, with the text of onstack_options_fault in *fault; touches nothing else. Any
+   thread. */
+ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings, const char **fault);
+
+/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
+ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
+
+/* The providers behind options.interpreters. Before the first session; `shipped` lives for ever. */
+ONSTACK_INTERNAL void onstack_options_ship(const onstack_interpreter_list *shipped);
+
+#endif
+
+/* ---- core/sampler/interpreter/known.h ---- */
+/*
+ * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
+ * fingerprint of them (interpreter.h): it has a name if the function that lies there now has the same, or
+ * the one that lay there when it was named last. From then on frames are copied without: they have a name as long as the words
+ * are what they were, and where no function lies there any more that of the one that was seen there some milliseconds before.
+ */
+#ifndef ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
+#define ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
+
+#define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
+
+/* Reads for functions that the handler calls too. */
+ONSTACK_INTERNAL_DATA const onstack_frame_memory onstack_known_memory;
+
+/* Of one interpreter. Both are called under a lock. */
+typedef struct onstack_known_reader {
+  /* False: there is no function. */
+  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]);
+  /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+               onstack_frame_text *text);
+} onstack_known_reader;
+
+/* 0; -ESRCH: it cannot be told what the frame was; -ENOMEM. Ordinary threads. */
+ONSTACK_INTERNAL int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
+                                            onstack_frame_text *text);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_known_after_fork(void);
+
+static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t *bytes, uint32_t offset) {
+  uint64_t word = 0;
+  for (uint32_t i = 8; i-- > 0;) word = word << 8 | bytes[offset + i]; /* both architectures are little-endian */
+  return word;
+}
+
+#endif
+
+/* ---- core/profile/report.h ---- */
+/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
+#ifndef ONSTACK_PROFILE_REPORT_H
+#define ONSTACK_PROFILE_REPORT_H
 
 /* ---- core/profile/elf/symbol_table.h ---- */
 /*
@@ -6078,7 +6226,53 @@ ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame
 #ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 #define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 
-/* ---- core/profile/store/hash_index.h ---- */
+/* ---- core/profile/maps/maps.h ---- */
+/*
+ * Which code lies where: the executable mappings of the process, over the life of a profile.
+ *
+ * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
+ * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
+ * their samples keep their names.
+ *
+ * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
+ * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
+ * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
+ * alias is kept for a file that comes back, as plugins do that replace each other.)
+ */
+#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
+#define ONSTACK_PROFILE_MAPS_MAPS_H
+
+/* ---- core/profile/store/store.h ---- */
+/*
+ * Memory of the profile layer. An arena hands out pieces that live until the whole arena is released and that never
+ * move: a writer may read them while the sink adds more. Not locked; each arena has one owner.
+ */
+#ifndef ONSTACK_PROFILE_STORE_STORE_H
+#define ONSTACK_PROFILE_STORE_STORE_H
+
+typedef struct onstack_profile_chunk onstack_profile_chunk;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_arena {
+  onstack_profile_chunk *newest;
+  size_t used; /* of the newest chunk, bytes */
+} onstack_profile_arena;
+
+/* Returns `bytes` bytes aligned to 8, not cleared; NULL when memory is out (the arena is as before). */
+ONSTACK_INTERNAL void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes);
+
+/* Copies `length` bytes and adds a NUL. */
+ONSTACK_INTERNAL char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length);
+
+/* Frees everything; the arena is empty and can be used again. */
+ONSTACK_INTERNAL void onstack_profile_arena_release(onstack_profile_arena *arena);
+
+/*
+ * Makes room for `needed` items in a growing array. Returns the array, moved perhaps, and sets *capacity; NULL when
+ * memory is out or the size does not fit (then the old array is untouched and still the caller's).
+ */
+ONSTACK_INTERNAL void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes);
+
 /*
  * A hash index over items that somebody else keeps in an array: key -> position. It stores positions only, so the
  * array may move. Items are never removed one by one.
@@ -6086,8 +6280,6 @@ ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame
  * Insertion has two steps, so that a failed allocation leaves the owner unchanged: reserve (may fail) first, then the
  * owner adds its item, then insert (cannot fail).
  */
-#ifndef ONSTACK_PROFILE_STORE_HASH_INDEX_H
-#define ONSTACK_PROFILE_STORE_HASH_INDEX_H
 
 #define ONSTACK_PROFILE_HASH_NONE UINT32_MAX
 
@@ -6120,49 +6312,20 @@ ONSTACK_INTERNAL uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word
 ONSTACK_INTERNAL uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length);
 ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
 
-#endif
+/* Characters of text that anybody made: names of files, threads and functions. */
 
-/* ---- core/profile/store/string_table.h ---- */
+/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
+ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
+
+/* Whether a terminal obeys the character instead of showing it, or some reader takes it for the end of a line: control
+   characters, separators, and marks that order the text behind them anew. */
+ONSTACK_INTERNAL bool onstack_profile_utf8_is_obeyed(const char *character, size_t length);
+
 /*
  * Strings kept once and known by number; number 0 is "", as pprof's string table wants it. Bytes that are not UTF-8
  * become U+FFFD when they enter: thread names are cut at 15 bytes, in the middle of a character perhaps, and a protobuf
  * reader may refuse a whole profile for one such string.
  */
-#ifndef ONSTACK_PROFILE_STORE_STRING_TABLE_H
-#define ONSTACK_PROFILE_STORE_STRING_TABLE_H
-
-/* ---- core/profile/store/arena.h ---- */
-/*
- * Memory of the profile layer. An arena hands out pieces that live until the whole arena is released and that never
- * move: a writer may read them while the sink adds more. Not locked; each arena has one owner.
- */
-#ifndef ONSTACK_PROFILE_STORE_ARENA_H
-#define ONSTACK_PROFILE_STORE_ARENA_H
-
-typedef struct onstack_profile_chunk onstack_profile_chunk;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_arena {
-  onstack_profile_chunk *newest;
-  size_t used; /* of the newest chunk, bytes */
-} onstack_profile_arena;
-
-/* Returns `bytes` bytes aligned to 8, not cleared; NULL when memory is out (the arena is as before). */
-ONSTACK_INTERNAL void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes);
-
-/* Copies `length` bytes and adds a NUL. */
-ONSTACK_INTERNAL char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length);
-
-/* Frees everything; the arena is empty and can be used again. */
-ONSTACK_INTERNAL void onstack_profile_arena_release(onstack_profile_arena *arena);
-
-/*
- * Makes room for `needed` items in a growing array. Returns the array, moved perhaps, and sets *capacity; NULL when
- * memory is out or the size does not fit (then the old array is untouched and still the caller's).
- */
-ONSTACK_INTERNAL void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes);
-
-#endif
 
 typedef struct onstack_profile_string {
   const char *text; /* NUL-terminated */
@@ -6191,6 +6354,104 @@ ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *
 
 /* The number as text, NULL as "". */
 ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
+
+#endif
+
+/* Between what processes have and what kernels have: no machine has code there. */
+#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
+#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
+/* The address of what cannot be told: samples from the moment between two files. */
+#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
+#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
+
+typedef struct onstack_profile_mapping {
+  uint64_t start;
+  uint64_t limit;
+  uint64_t real;   /* where start lies in the process */
+  uint64_t offset; /* file offset of start */
+  uint64_t device;
+  uint64_t inode;
+  const char *path; /* in the set's arena; "" for anonymous memory */
+  uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
+  uint64_t image_bytes;
+  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
+  /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
+     file later. */
+  onstack_elf_build_id build_id;
+  onstack_elf_stamp stamp;   /* of a file without a build id */
+  uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
+  bool main;                 /* holds the program's entry point */
+  bool deleted;
+  bool retired;
+  bool latest; /* of aliases: nothing has come into its place yet */
+} onstack_profile_mapping;
+
+typedef struct onstack_profile_maps {
+  size_t references;
+  onstack_profile_mapping *items; /* sorted by address, disjoint */
+  size_t count;
+  size_t capacity;
+  size_t alias_first; /* of `items` */
+  size_t alias_count;
+  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
+  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
+  onstack_profile_arena arena;
+} onstack_profile_maps;
+
+/*
+ * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
+ * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
+ * is looked at anew. Where there is no /proc the loader is asked.
+ * Returns a set with one reference; NULL when memory is out.
+ */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
+                                                                 bool changed);
+
+/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
+   while (onstack_profile_take under a writer), so counts are atomic. */
+ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
+ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
+
+/* The mapping that holds an address, or NULL. */
+ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
+                                                                          uint64_t address);
+
+/* The set's address of a place in the process, by what lies there or lay there last. */
+ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether another file lay at a place in the process before the one that lay there last. */
+ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
+ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
+
+/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
+   set's. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
+
+/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
+
+/* Adds a copy; its path is in the set's arena. NULL: no memory. */
+ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
+                                                                      const onstack_profile_mapping *mapping,
+                                                                      const char *path, size_t path_length);
+
+/* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
+
+/* Whether its file is a program or library, or may have been one; false: code in it was generated, as that of engines which
+   map their memory twice (.NET) or compile in advance (wasmtime). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping);
+
+/* The last component of its path. */
+ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
+
+/* The address as the file counts it: virtual for ELF, the offset for other files. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
+
+/* Where an address of the mapping lies in the process. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
 
 #endif
 
@@ -6247,13 +6508,232 @@ ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, u
 ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
                                                       const onstack_symbol_line *line);
 
+/* Names for the addresses of a symbol table: from the host's symbolizer, from ELF files, from module and offset. */
+
+/*
+ * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
+ * it knows what lies there now. Called without any lock of ours: it may take its time
+ * and call this library. Errors: whatever it returns; -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                                       onstack_symbolizer symbolizer, void *data);
+
+/* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+/* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+/* Names for people, by the host's demangler. */
+
+/* Asks the demangler (may be NULL) for each distinct name that is a symbol's alone. Called without any lock of ours.
+   Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data);
+
 #endif
+
+/* ---- core/profile/profile.h ---- */
+/*
+ * The profile: a sink that aggregates, and the views that writers take of it.
+ *
+ * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
+ * sink waits for a writer at most as long as it takes to copy the counts.
+ */
+#ifndef ONSTACK_PROFILE_PROFILE_H
+#define ONSTACK_PROFILE_PROFILE_H
+
+/* ---- core/profile/store/stacks.h ---- */
+/*
+ * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
+ *
+ * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
+ * a copy of the entries (with their counts of one instant) reads frames without the lock.
+ */
+#ifndef ONSTACK_PROFILE_STORE_STACKS_H
+#define ONSTACK_PROFILE_STORE_STACKS_H
+
+/*
+ * When the samples of a stack were taken, in some four bytes each. Not locked: the profile's lock covers every call here, but
+ * what a view has of a stack can be read without: bytes are added behind those that are there, and never moved.
+ *
+ * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
+ * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first
+ * since the origin, in zigzag form (0, -1, 1, -2, ...).
+ *
+ * They are kept in memory, and not written to a file while the program runs: ONSTACK_TIMELINE_BYTES hold an hour of 16 busy
+ * threads at 99 Hz; a file would be input and output at the host's cost, something to clear away after a crash, and one more
+ * that a fork shares. What finds no room is counted, and whoever records for longer asks for more, or begins a new profile.
+ */
+
+typedef struct onstack_profile_times onstack_profile_times;
+
+/* Of all stacks of a profile. */
+typedef struct onstack_profile_timeline {
+  onstack_profile_arena arena;
+  uint64_t origin_ns; /* monotonic */
+  bool wanted;
+  size_t room; /* bytes that may still be taken */
+  uint64_t kept, lost;
+} onstack_profile_timeline;
+
+/* What a stack has: all zero, no times. */
+typedef struct onstack_profile_stack_times {
+  onstack_profile_times *chain;
+  uint32_t bytes;
+} onstack_profile_stack_times;
+
+/* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They
+   are not gathered before: a stack's may be many. */
+ONSTACK_INTERNAL size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us);
+ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us,
+                                                 onstack_profile_output *output);
+
+/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
+
+typedef struct onstack_profile_held_object {
+  uint64_t object; /* 0: the place is free */
+  uint64_t value;
+  uint64_t time_ns; /* when it was allocated */
+  uint32_t weight;
+  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
+} onstack_profile_held_object;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_held {
+  onstack_profile_held_object *places;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} onstack_profile_held;
+
+#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
+
+/* What tells a stack from others besides its frames. Most stacks of a profile share a few. */
+typedef struct onstack_profile_head {
+  uint64_t period;
+  const char *labels; /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
+  onstack_truncation truncation;
+  onstack_kind kind;
+  int32_t tid;                                   /* 0 where threads are not told apart */
+  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
+} onstack_profile_head;
+
+/* There may be a million: a number for a frame, and one head for many. */
+typedef struct onstack_profile_stack {
+  const uint32_t *frames; /* numbers of addresses, leaf first */
+  const onstack_profile_head *head;
+  uint32_t frame_count;
+  onstack_profile_stack_times times;
+  uint64_t first_ns, last_ns; /* of its samples; monotonic */
+  uint64_t weight;            /* 0: no samples yet */
+  uint64_t value;
+  uint64_t held_weight; /* of allocations, what is in use */
+  uint64_t held_value;
+} onstack_profile_stack;
+
+typedef struct onstack_profile_stacks {
+  size_t references;
+  onstack_profile_arena frames; /* and heads */
+  /* Look-up addresses by number: interrupted PCs, and return addresses minus 1. */
+  onstack_profile_hash_index address_index;
+  uint64_t *addresses;
+  size_t address_count, address_capacity;
+  onstack_profile_hash_index head_index;
+  const onstack_profile_head **heads;
+  size_t head_count, head_capacity;
+  onstack_profile_head overflow_heads[ONSTACK_KINDS];
+  onstack_profile_hash_index index;
+  onstack_profile_stack *items;
+  size_t count;
+  size_t capacity;
+  /* All that came when `count` had reached its limit, by kind; without frames. */
+  onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_held held;
+  onstack_profile_timeline timeline;
+} onstack_profile_stacks;
+
+/* Returns an empty store with one reference, NULL when memory is out. Times of samples are kept in `timeline_bytes`, since
+   `origin_ns`. */
+ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns);
+/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
+ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
+ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
+
+/*
+ * Counts a sample, whose frames are these look-up addresses. What `head` points to is copied. *added: the stack was not known
+ * before (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
+ */
+ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_head *head,
+                                                  const uint64_t *frames, const onstack_sample *sample, size_t limit,
+                                                  bool *added);
+
+/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
+ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
+
+#endif
+
+/* The state of a profile at one instant. Read without the lock. */
+typedef struct onstack_profile_view {
+  onstack_profile_stack *items; /* own copy; frames and heads belong to `stacks` */
+  size_t count;
+  uint64_t *addresses; /* own copy, by the numbers that frames are */
+  size_t address_count;
+  onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_stacks *stacks;  /* a reference, or NULL when there are no samples */
+  onstack_profile_maps *maps;      /* a reference */
+  uint64_t times_kept, times_lost; /* both 0: none were wanted, or there are no samples */
+  bool thread_names;
+  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
+  int64_t start_unix_ns;
+  int64_t duration_ns; /* since then */
+} onstack_profile_view;
+
+/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                                               onstack_profile_view *view);
+ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
+
+#endif
+
+/* The name of the frame that holds what came after max_stacks. */
+#define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"
+
+typedef struct onstack_profile_report {
+  onstack_profile *profile;
+  onstack_profile_view view;
+  onstack_symbol_table symbols;
+  uint32_t *numbers; /* of an address of the view, its number in `symbols`; there for those of the view's stacks */
+  bool symbolized;
+  int64_t start_unix_ns;
+  int64_t duration_ns;
+  const char *comments; /* the caller's */
+  uint64_t period;      /* of a profile without samples */
+  onstack_kind kind;    /* the only one that was asked for; 0: all */
+} onstack_profile_report;
+
+/*
+ * `always_names`: addresses are named by module and offset even when the caller wants no symbols.
+ * Errors: ONSTACK_E_OPTIONS, -ENOMEM, the symbolizer's (nothing to close).
+ */
+ONSTACK_INTERNAL int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
+                                                 const onstack_write_options *options, bool always_names);
+ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *report);
+
+/* What is said of stacks that were cut short. All strings are static. */
+
+/*
+ * The name of the frame that stands in for the missing callers of a stack cut short, so that nobody takes its last
+ * frame for a root. NULL where none is missing (the stack is whole) or none was asked for.
+ */
+ONSTACK_INTERNAL const char *onstack_profile_truncation_frame(uint32_t truncation);
+
+/* The reason's key in lines of statistics; NULL: none. */
+ONSTACK_INTERNAL const char *onstack_profile_truncation_key(uint32_t truncation);
+
+/* Frames of interpreted languages in a profile: their names are asked for when it is written, symbolized or not. */
 
 /* onstack_interpreted_describe, set by the first session; NULL: there has been none (publish / observe). */
 ONSTACK_INTERNAL_DATA int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
-
-/* Names the addresses of such frames. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_name_interpreted(onstack_symbol_table *table);
 
 #endif
 
@@ -7024,130 +7504,13 @@ ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame 
 
 #endif
 
-/* ---- core/profile/generated/name_source.h ---- */
+/* ---- core/profile/generated/generated.h ---- */
 /*
  * The seam for names of generated code: each way in which an engine says what its code is called is a variant in a file of its
- * own, and a row in name_source.c, whose order is that of trust. What the variants share is in generated.h.
+ * own, and a row in generated.c, whose order is that of trust.
  */
-#ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
-#define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
-
-/* ---- core/profile/maps/maps.h ---- */
-/*
- * Which code lies where: the executable mappings of the process, over the life of a profile.
- *
- * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
- * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
- * their samples keep their names.
- *
- * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
- * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
- * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
- * alias is kept for a file that comes back, as plugins do that replace each other.)
- */
-#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
-#define ONSTACK_PROFILE_MAPS_MAPS_H
-
-/* Between what processes have and what kernels have: no machine has code there. */
-#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
-#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
-/* The address of what cannot be told: samples from the moment between two files. */
-#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
-#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
-
-typedef struct onstack_profile_mapping {
-  uint64_t start;
-  uint64_t limit;
-  uint64_t real;   /* where start lies in the process */
-  uint64_t offset; /* file offset of start */
-  uint64_t device;
-  uint64_t inode;
-  const char *path; /* in the set's arena; "" for anonymous memory */
-  uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
-  uint64_t image_bytes;
-  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
-  /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
-     file later. */
-  onstack_elf_build_id build_id;
-  onstack_elf_stamp stamp;   /* of a file without a build id */
-  uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
-  bool main;                 /* holds the program's entry point */
-  bool deleted;
-  bool retired;
-  bool latest; /* of aliases: nothing has come into its place yet */
-} onstack_profile_mapping;
-
-typedef struct onstack_profile_maps {
-  size_t references;
-  onstack_profile_mapping *items; /* sorted by address, disjoint */
-  size_t count;
-  size_t capacity;
-  size_t alias_first; /* of `items` */
-  size_t alias_count;
-  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
-  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
-  onstack_profile_arena arena;
-} onstack_profile_maps;
-
-/*
- * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
- * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
- * is looked at anew. Where there is no /proc the loader is asked.
- * Returns a set with one reference; NULL when memory is out.
- */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
-                                                                 bool changed);
-
-/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
-   while (onstack_profile_take under a writer), so counts are atomic. */
-ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
-ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
-
-/* The mapping that holds an address, or NULL. */
-ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
-                                                                          uint64_t address);
-
-/* The set's address of a place in the process, by what lies there or lay there last. */
-ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
-
-/* Whether another file lay at a place in the process before the one that lay there last. */
-ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
-
-/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
-ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
-
-/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
-   set's. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
-
-/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
-
-/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
-ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
-
-/* Adds a copy; its path is in the set's arena. NULL: no memory. */
-ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
-                                                                      const onstack_profile_mapping *mapping,
-                                                                      const char *path, size_t path_length);
-
-/* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
-ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
-
-/* Whether its file is a program or library, or may have been one; false: code in it was generated, as that of engines which
-   map their memory twice (.NET) or compile in advance (wasmtime). */
-ONSTACK_INTERNAL bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping);
-
-/* The last component of its path. */
-ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
-
-/* The address as the file counts it: virtual for ELF, the offset for other files. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
-
-/* Where an address of the mapping lies in the process. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
-
-#endif
+#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
+#define ONSTACK_PROFILE_GENERATED_GENERATED_H
 
 struct onstack_profile_stack; /* profile/store/stacks.h */
 
@@ -7174,6 +7537,31 @@ ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, cons
 
 /* The source of code that is in use (sampler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
 ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
+
+/*
+ * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
+ * say of their code. One thread, one report; no lock.
+ */
+
+#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
+
+typedef struct onstack_generated_item {
+  uint64_t address; /* as the process has it */
+  uint32_t number;
+} onstack_generated_item;
+
+/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
+ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                               onstack_generated_item **items, size_t *count);
+
+/* The index of the first address that is not below `start`, of items that begin with such an address each. */
+ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
+
+/* The compiler that gives its functions such names; NULL: not known by that. */
+ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
+
+/* Adds a function, of the engine that its name tells. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line);
 
 #endif
 
@@ -7856,46 +8244,6 @@ void onstack_slots_after_fork(void) {
 
 /* ---- core/sampler/api/spans.c ---- */
 /* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
-/* ---- core/sampler/labels/span.h ---- */
-/*
- * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
- * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
- *
- * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
- * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
- * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
- * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
- * valid record behind it.
- */
-#ifndef ONSTACK_SAMPLER_LABELS_SPAN_H
-#define ONSTACK_SAMPLER_LABELS_SPAN_H
-
-/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
-typedef uint64_t onstack_span_place;
-
-#define ONSTACK_SPAN_OFFSET_BITS 40
-#define ONSTACK_SPAN_MODULE_BITS 20
-
-/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
-typedef struct onstack_span_layout {
-  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
-  int32_t count;  /* where it has the number of its entries, in bytes from it */
-  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
-} onstack_span_layout;
-#define ONSTACK_SPAN_LAYOUTS 2u
-
-ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
-
-/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
-#define ONSTACK_SPAN_BYTES 67u
-
-/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
-
-/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
-
-#endif
 
 /* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
    statically may lack it. */
@@ -8163,36 +8511,6 @@ ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
 
 #endif
 
-/* ---- core/profile/truncation.h ---- */
-/* What is said of stacks that were cut short. All strings are static. */
-#ifndef ONSTACK_PROFILE_TRUNCATION_H
-#define ONSTACK_PROFILE_TRUNCATION_H
-
-/*
- * The name of the frame that stands in for the missing callers of a stack cut short, so that nobody takes its last
- * frame for a root. NULL where none is missing (the stack is whole) or none was asked for.
- */
-ONSTACK_INTERNAL const char *onstack_profile_truncation_frame(uint32_t truncation);
-
-/* The reason's key in lines of statistics; NULL: none. */
-ONSTACK_INTERNAL const char *onstack_profile_truncation_key(uint32_t truncation);
-
-#endif
-
-/* ---- core/profile/store/utf8.h ---- */
-/* Characters of text that anybody made: names of files, threads and functions. */
-#ifndef ONSTACK_PROFILE_STORE_UTF8_H
-#define ONSTACK_PROFILE_STORE_UTF8_H
-
-/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
-ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
-
-/* Whether a terminal obeys the character instead of showing it, or some reader takes it for the end of a line: control
-   characters, separators, and marks that order the text behind them anew. */
-ONSTACK_INTERNAL bool onstack_profile_utf8_is_obeyed(const char *character, size_t length);
-
-#endif
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8354,54 +8672,6 @@ int onstack_tables_keep_in(const char *directory) {
  * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
  * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
  */
-/* ---- core/sampler/labels/labels.h ---- */
-/*
- * The labels that the application has given to threads, by thread id.
- *
- * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
- * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
- * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
- * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
- * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
- * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
- *
- * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
- * ids, no tombstones, nothing is ever moved.
- */
-#ifndef ONSTACK_SAMPLER_LABELS_LABELS_H
-#define ONSTACK_SAMPLER_LABELS_LABELS_H
-
-#define ONSTACK_LABEL_THREADS 16384u
-#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
-
-/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
-   neighbours swap at the same time: each has a cache line. */
-#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
-typedef struct onstack_label_entry {
-  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
-} onstack_label_entry;
-
-/* The entry of a thread, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
-
-/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
-
-/* Gives an entry back; the sets are the caller's. On that thread only. */
-ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
-
-/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
-   are out of use for good. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
-
-/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
-   thread. */
-ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
-
-/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
-
-#endif
 
 #include <errno.h>
 #include <pthread.h>
@@ -8879,6 +9149,41 @@ ONSTACK_INTERNAL onstack_symbol_set *onstack_symbol_set_new(const onstack_profil
 
 /* The function at a look-up address and its entry point; NULL: none covers it. Signal-safe. */
 ONSTACK_INTERNAL const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry);
+
+/*
+ * Copies the names of many symbols out of an image's string table into one block of memory: a name that is handed out
+ * for the life of the process must not hang on a file that can be truncated or written over. Names are asked for by
+ * rising offset, so that the table is read once and in pieces, and linkers' shared tails ("bar" inside "foobar") are
+ * copied once: the block is never larger than the table is.
+ */
+
+typedef struct onstack_symbol_names {
+  char *text; /* malloc'ed, the caller's; place 0 holds the empty name */
+  size_t used, capacity;
+  /* The rest is of symbol_index.c. */
+  const onstack_elf_file *file;
+  const onstack_elf_section *table;
+  char *window;
+  uint64_t window_at; /* its place in the table */
+  size_t window_bytes;
+  uint64_t budget; /* bytes that may still be read */
+  uint64_t last;   /* the place in the table, the length and the place in `text` of the newest name */
+  size_t last_length;
+  uint32_t last_copy;
+} onstack_symbol_names;
+
+/* False when memory is out: then there is nothing to close. The image and its section stay until the end. */
+ONSTACK_INTERNAL bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
+                                                 const onstack_elf_section *table);
+
+/*
+ * The place in `text` of the name at an offset of the table, not below that of the last call; without the version of an
+ * exported symbol (name@@VERSION). 0: it has no end, is empty, cannot be read (any more), or there is no room for it.
+ */
+ONSTACK_INTERNAL uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset);
+
+/* What reading needed is freed; `text` stays. */
+ONSTACK_INTERNAL void onstack_symbol_names_end(onstack_symbol_names *names);
 
 #endif
 
@@ -9368,12 +9673,22 @@ void onstack_drain_thread_stop(onstack_drain_thread *drain) {
     pthread_join(drain->thread, NULL);
 }
 
-/* ---- core/sampler/interpreter/cold_code_aarch64.c ---- */
-/* Conditional jumps do not reach that far here. Stacks that such a part is in count as unmatched, or lack a call. */
-/* ---- core/sampler/interpreter/cold_code.h ---- */
+/* ---- core/sampler/interpreter/instructions_aarch64.c ---- */
+/* ---- core/sampler/interpreter/instructions.h ---- */
+/* What some instructions of an interpreter tell, read by copies: its library may be unmapped at any instant. Each processor has
+   its own. Ordinary threads. */
+#ifndef ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
+#define ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
+
+/* Of a function that jumps to code which runs in its frame (sampler/unwind/code_jumped.h) and begins at `address`: *size
+   becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
+   from its caller's. False: that code moves SP first. */
+ONSTACK_INTERNAL bool onstack_instructions_frame(uint64_t address, uint64_t *size);
+
+/* What the function at `address` returns, which does nothing but load a constant of the linker's. False: it does more. */
+ONSTACK_INTERNAL bool onstack_instructions_constant(uint64_t address, uint64_t *value);
+
 /* Compilers put what seldom runs of a function elsewhere (gcc, -freorder-blocks-and-partition: `.cold`). */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_COLD_CODE_H
-#define ONSTACK_SAMPLER_INTERPRETER_COLD_CODE_H
 
 /* Writes the parts of the function loops[0] that lie apart behind it, and returns how many pieces there are, with the first.
    `eh_frame_header`: of its object, as loaded; 0: none. Milliseconds; ordinary threads. */
@@ -9383,6 +9698,21 @@ ONSTACK_INTERNAL int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_co
 
 #if defined(__aarch64__)
 
+/* PHP's compiler takes 16 bytes and more of the stack there (ext/opcache/jit, HYBRID_SPAD), and keeps x29. */
+bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
+  (void)address;
+  *size = 0;
+  return false;
+}
+
+/* Not tried. */
+bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
+  (void)address;
+  *value = 0;
+  return false;
+}
+
+/* Conditional jumps do not reach that far here. Stacks that such a part is in count as unmatched, or lack a call. */
 int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)eh_frame_header, (void)loops;
   return 1;
@@ -9390,16 +9720,72 @@ int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_
 
 #endif
 
-/* ---- core/sampler/interpreter/cold_code_x86_64.c ---- */
+/* ---- core/sampler/interpreter/instructions_x86_64.c ---- */
+
+/* ---- core/sampler/modules/prologue_x86_64.h ---- */
+/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
+#ifndef ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
+#define ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
+
+typedef struct onstack_prologue {
+  uint64_t entry_low, entry_high; /* the function begins in here */
+  uint64_t framed;                /* behind mov %rsp,%rbp */
+} onstack_prologue;
+
+/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
+   behind the move. False: it has none (the part of a function that lies apart). */
+ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
+
+/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
+ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
+
+#endif
+
+#include <string.h>
+
+#if defined(__x86_64__)
+
+#define INSTRUCTIONS_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
+#define INSTRUCTIONS_PROLOGUE 128u /* what moves SP lies within */
+
+static bool instructions_read(uint64_t address, uint8_t code[INSTRUCTIONS_ENTRY]) {
+  return onstack_process_memory_copy(address, code, INSTRUCTIONS_ENTRY) == INSTRUCTIONS_ENTRY;
+}
+
+bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
+  static const uint8_t move[] = {0x48, 0x89, 0xe5};
+  uint8_t code[INSTRUCTIONS_ENTRY];
+  *size = 0;
+  if (!instructions_read(address, code)) return false;
+  const uint8_t *found = memmem(code, sizeof(code), move, sizeof(move));
+  if (!found) return true;
+  const onstack_prologue prologue = {.framed = address + (uint64_t)(found - code) + sizeof(move)};
+  const int64_t depth = onstack_prologue_depth(&prologue, address + INSTRUCTIONS_PROLOGUE);
+  if (depth > 0) *size = (uint64_t)depth;
+  return depth > 0;
+}
+
+/* mov place(%rip),%rax, or as a linker relaxes it mov $value,%rax; ret. */
+bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
+  static const uint8_t branch_target[] = {0xf3, 0x0f, 0x1e, 0xfa};
+  uint8_t code[INSTRUCTIONS_ENTRY];
+  int32_t operand;
+  if (!instructions_read(address, code)) return false;
+  const size_t at = memcmp(code, branch_target, sizeof(branch_target)) == 0 ? sizeof(branch_target) : 0;
+  const uint8_t *load = code + at;
+  if (load[0] != 0x48 || load[7] != 0xc3) return false;
+  memcpy(&operand, load + 3, sizeof(operand));
+  *value = (uint64_t)(int64_t)operand;
+  if (load[1] == 0xc7 && load[2] == 0xc0) return true;
+  return load[1] == 0x8b && load[2] == 0x05 &&
+         onstack_process_memory_copy(address + at + 7 + *value, value, sizeof(*value)) == sizeof(*value);
+}
+
 /*
  * No exported symbol names the parts that lie apart. But each has an FDE of its own, and the function jumps to many places
  * inside of it by conditional jumps; to another function it jumps, if at all, to where that begins. All is read by copies: the
  * object may go at any instant.
  */
-
-#if defined(__x86_64__)
-
-#include <string.h>
 
 #define COLD_JUMPS 4u       /* into the midst of one piece; bytes that are no jump may look like one */
 #define COLD_CANDIDATES 64u /* by such bytes */
@@ -9514,109 +9900,36 @@ int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_
 
 #endif
 
-/* ---- core/sampler/interpreter/fingerprint_handler.c ---- */
+/* ---- core/sampler/interpreter/interpreter.c ---- */
 
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
-
-/* ---- core/sampler/interpreter/instructions_aarch64.c ---- */
-/* ---- core/sampler/interpreter/instructions.h ---- */
-/* What some instructions of an interpreter tell, read by copies: its library may be unmapped at any instant. Each processor has
-   its own. Ordinary threads. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
-#define ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
-
-/* Of a function that jumps to code which runs in its frame (sampler/unwind/code_jumped.h) and begins at `address`: *size
-   becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
-   from its caller's. False: that code moves SP first. */
-ONSTACK_INTERNAL bool onstack_instructions_frame(uint64_t address, uint64_t *size);
-
-/* What the function at `address` returns, which does nothing but load a constant of the linker's. False: it does more. */
-ONSTACK_INTERNAL bool onstack_instructions_constant(uint64_t address, uint64_t *value);
-
-#endif
-
-#if defined(__aarch64__)
-
-/* PHP's compiler takes 16 bytes and more of the stack there (ext/opcache/jit, HYBRID_SPAD), and keeps x29. */
-bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
-  (void)address;
-  *size = 0;
-  return false;
+/* The kernel copies: the thread can go on, and end, at any instant. */
+static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {
+  return onstack_process_memory_read(address, to, bytes);
 }
 
-/* Not tried. */
-bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
-  (void)address;
-  *value = 0;
-  return false;
+static uint32_t others_read_own(uint64_t address, uint64_t *word) { return others_read(address, word, sizeof(*word)); }
+
+bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
+                                 uint64_t *hints, onstack_interpreted *out) {
+  onstack_frame_place place = {{.read = others_read,
+                                .read_own = others_read_own,
+                                .scratch = out->frames + capacity,
+                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                .tid = (int32_t)tid},
+                               0};
+  *out = (onstack_interpreted){.named = 1, .leaf = ONSTACK_INTERPRETED_LEAF_CALLED}; /* who is blocked switches no stacks */
+  for (uint32_t i = 0; i < count && out->count == 0; i++) {
+    const onstack_frame_provider *provider = interpreters[i].provider;
+    if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
+    const uint32_t result = provider->copy_of(provider->data, &place.memory, &hints[i], out->frames, capacity);
+    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
+    out->count = (uint16_t)(frames < capacity ? frames : capacity);
+    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
+    out->interpreter = (uint8_t)i;
+    onstack_interpreted_name_all(provider, out->frames, out->count);
+  }
+  return out->count > 0;
 }
-
-#endif
-
-/* ---- core/sampler/interpreter/instructions_x86_64.c ---- */
-
-/* ---- core/sampler/modules/prologue_x86_64.h ---- */
-/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
-#ifndef ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
-#define ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
-
-typedef struct onstack_prologue {
-  uint64_t entry_low, entry_high; /* the function begins in here */
-  uint64_t framed;                /* behind mov %rsp,%rbp */
-} onstack_prologue;
-
-/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
-   behind the move. False: it has none (the part of a function that lies apart). */
-ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
-
-/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
-ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
-
-#endif
-
-#include <string.h>
-
-#if defined(__x86_64__)
-
-#define INSTRUCTIONS_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
-#define INSTRUCTIONS_PROLOGUE 128u /* what moves SP lies within */
-
-static bool instructions_read(uint64_t address, uint8_t code[INSTRUCTIONS_ENTRY]) {
-  return onstack_process_memory_copy(address, code, INSTRUCTIONS_ENTRY) == INSTRUCTIONS_ENTRY;
-}
-
-bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
-  static const uint8_t move[] = {0x48, 0x89, 0xe5};
-  uint8_t code[INSTRUCTIONS_ENTRY];
-  *size = 0;
-  if (!instructions_read(address, code)) return false;
-  const uint8_t *found = memmem(code, sizeof(code), move, sizeof(move));
-  if (!found) return true;
-  const onstack_prologue prologue = {.framed = address + (uint64_t)(found - code) + sizeof(move)};
-  const int64_t depth = onstack_prologue_depth(&prologue, address + INSTRUCTIONS_PROLOGUE);
-  if (depth > 0) *size = (uint64_t)depth;
-  return depth > 0;
-}
-
-/* mov place(%rip),%rax, or as a linker relaxes it mov $value,%rax; ret. */
-bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
-  static const uint8_t branch_target[] = {0xf3, 0x0f, 0x1e, 0xfa};
-  uint8_t code[INSTRUCTIONS_ENTRY];
-  int32_t operand;
-  if (!instructions_read(address, code)) return false;
-  const size_t at = memcmp(code, branch_target, sizeof(branch_target)) == 0 ? sizeof(branch_target) : 0;
-  const uint8_t *load = code + at;
-  if (load[0] != 0x48 || load[7] != 0xc3) return false;
-  memcpy(&operand, load + 3, sizeof(operand));
-  *value = (uint64_t)(int64_t)operand;
-  if (load[1] == 0xc7 && load[2] == 0xc0) return true;
-  return load[1] == 0x8b && load[2] == 0x05 &&
-         onstack_process_memory_copy(address + at + 7 + *value, value, sizeof(*value)) == sizeof(*value);
-}
-
-#endif
-
-/* ---- core/sampler/interpreter/interleave.c ---- */
 
 /* There may be more calls than native frames. */
 static bool interleave_is_open(const onstack_walked *stack) {
@@ -9759,6 +10072,32 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
 /* ---- core/sampler/interpreter/interpreter_handler.c ---- */
 
 #include <errno.h>
+
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+
+#define WINDOW_PIECE_MOST ((uint64_t)1 << 24) /* bytes from a piece's beginning that are taken for its own */
+
+ONSTACK_HANDLER bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes) {
+  return !(address & 7) && onstack_address_plausible(address) && memory->read(address, to, bytes);
+}
+
+/* What ends with the frame, and begins with the piece at the earliest. */
+static ONSTACK_HANDLER bool window_move(onstack_window *window, uint64_t end) {
+  const uint64_t low = end - window->piece < ONSTACK_WINDOW_BYTES ? window->piece : end - ONSTACK_WINDOW_BYTES;
+  if (!window->memory->read(low, window->bytes, (uint32_t)(end - low))) return false;
+  window->low = low;
+  window->high = end;
+  return true;
+}
+
+ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size) {
+  const uint64_t end = address + size;
+  if (address & 7 || !onstack_address_plausible(address)) return NULL;
+  const bool inside = address >= window->low && end <= window->high;
+  const bool near = window->piece != 0 && address > window->piece && address - window->piece < WINDOW_PIECE_MOST;
+  if (inside || (near && window_move(window, end))) return window->bytes + (address - window->low);
+  return window->memory->read(address, window->frame, size) ? window->frame : NULL;
+}
 
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_interpreted_switches;
 static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
@@ -9960,7 +10299,7 @@ static bool known_prove(const onstack_known_reader *reader, const onstack_interp
   if (!mine && place->reader && now - place->seen_ns < KNOWN_KEEPS_NS) return true;
   *place = (known_function){.reader = reader, .function = frame->function, .seen_ns = now, .doubt_ns = place->doubt_ns};
   memcpy(place->identity, identity, sizeof(place->identity));
-  /* Pairs with the observe in fingerprint.h. */
+  /* Pairs with the observe in interpreter.h. */
   onstack_publish(&onstack_fingerprint_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
   return true;
 }
@@ -9995,53 +10334,7 @@ int onstack_known_describe(const onstack_known_reader *reader, const onstack_int
 
 void onstack_known_after_fork(void) { known_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 
-/* ---- core/sampler/interpreter/others.c ---- */
-/* ---- core/sampler/interpreter/others.h ---- */
-/* The frames of interpreted languages that another thread runs, which is blocked. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_OTHERS_H
-#define ONSTACK_SAMPLER_INTERPRETER_OTHERS_H
-
-/*
- * Copies and names them, by the first interpreter that has any, `capacity` at most; the room behind them is scratch, as for
- * onstack_interpreted_copy. `hints`: ONSTACK_INTERPRETERS words that stay with the thread, 0 at first. Named at once: the
- * function that a thread waited in may be gone when its wait becomes a sample. False: it runs none. Ordinary threads.
- */
-ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid,
-                                                  uint32_t capacity, uint64_t *hints, onstack_interpreted *out);
-
-#endif
-
-/* The kernel copies: the thread can go on, and end, at any instant. */
-static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {
-  return onstack_process_memory_read(address, to, bytes);
-}
-
-static uint32_t others_read_own(uint64_t address, uint64_t *word) { return others_read(address, word, sizeof(*word)); }
-
-bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
-                                 uint64_t *hints, onstack_interpreted *out) {
-  onstack_frame_place place = {{.read = others_read,
-                                .read_own = others_read_own,
-                                .scratch = out->frames + capacity,
-                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                .tid = (int32_t)tid},
-                               0};
-  *out = (onstack_interpreted){.named = 1, .leaf = ONSTACK_INTERPRETED_LEAF_CALLED}; /* who is blocked switches no stacks */
-  for (uint32_t i = 0; i < count && out->count == 0; i++) {
-    const onstack_frame_provider *provider = interpreters[i].provider;
-    if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
-    const uint32_t result = provider->copy_of(provider->data, &place.memory, &hints[i], out->frames, capacity);
-    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
-    out->count = (uint16_t)(frames < capacity ? frames : capacity);
-    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
-    out->interpreter = (uint8_t)i;
-    onstack_interpreted_name_all(provider, out->frames, out->count);
-  }
-  return out->count > 0;
-}
-
-/* ---- core/sampler/interpreter/php_find.c ---- */
-/* Finds PHP by its exported symbols. */
+/* ---- core/sampler/interpreter/php.c ---- */
 
 /* ---- core/sampler/interpreter/symbols.h ---- */
 /* Exported symbols of the object that an interpreter lies in. */
@@ -10093,7 +10386,7 @@ ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, ui
 #define ONSTACK_SAMPLER_UNWIND_CODE_JUMPED_H
 
 typedef struct onstack_jumped_code {
-  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php.c). */
   uint64_t from;
   uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
   uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
@@ -10114,6 +10407,9 @@ ONSTACK_INTERNAL onstack_truncation onstack_code_leave_jumped(onstack_code_frame
 #endif
 
 #include <errno.h>
+#include <stdio.h>
+
+/* Finds PHP by its exported symbols. */
 
 /* From the headers of each version (Zend/zend_globals.h, zend_compile.h); tests/interpreters compares. */
 static const onstack_php_layout php_layouts[] = {
@@ -10250,40 +10546,81 @@ int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES])
   return php_loops(&found, loops);
 }
 
-/* ---- core/sampler/interpreter/php_handler.c ---- */
+/* Names of PHP's frames, out of their functions: read some milliseconds after the sample, and doubted. */
 
-/* ---- core/sampler/interpreter/window.h ---- */
-/*
- * Frames of an interpreter lie in pieces of memory that grow upwards, callers below the called. One copy by the kernel takes
- * many neighbours at once: it costs hardly more than a copy of one.
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_WINDOW_H
-#define ONSTACK_SAMPLER_INTERPRETER_WINDOW_H
+#define PHP_CLASS_NAME 8u /* zend_class_entry.name */
+#define PHP_STRING_LENGTH 16u
+#define PHP_STRING_DATA 24u
+#define PHP_OPCODE_BYTES 32u /* zend_op */
+#define PHP_OPCODE_LINE 24u
 
-#define ONSTACK_WINDOW_FRAME 112u  /* bytes of a frame at most */
-#define ONSTACK_WINDOW_BYTES 7168u /* of Python some 50 frames */
-
-typedef struct onstack_window {
-  const onstack_frame_memory *memory;
-  uint64_t piece;     /* where the newest piece begins; 0: not known */
-  uint64_t low, high; /* what of it is in `bytes` */
-  uint8_t *frame;     /* room for a frame that lies elsewhere: ONSTACK_WINDOW_FRAME */
-  uint8_t *bytes;     /* ONSTACK_WINDOW_BYTES */
-} onstack_window;
-
-/* A word in bytes that were copied; `offset` is a multiple of its size. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_window_word(const uint8_t *bytes,
-                                                                                                  uint32_t offset) {
-  return *(const volatile uint64_t *)(const void *)(bytes + offset);
+static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
+  uint8_t bytes[ONSTACK_PHP_FUNCTION_BYTES];
+  return onstack_php_identify(&onstack_known_memory, frame->function, bytes, identity);
 }
 
-/* Memory at an aligned, plausible address. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes);
+/* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
+static bool php_string(uint64_t address, char *out, size_t capacity) {
+  uint8_t head[PHP_STRING_DATA];
+  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
+  const uint64_t length = onstack_known_word(head, PHP_STRING_LENGTH);
+  const size_t bytes = length < capacity - 1 ? (size_t)length : capacity - 1;
+  if (bytes == 0 || !onstack_process_memory_read(address + PHP_STRING_DATA, out, bytes)) return false;
+  out[bytes] = 0;
+  for (size_t i = 0; i < bytes; i++)
+    if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f) out[i] = '?';
+  return true;
+}
 
-/* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
-ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
+static uint32_t php_number(uint64_t address) {
+  uint32_t number = 0;
+  return onstack_process_memory_read(address, &number, sizeof(number)) ? number : 0;
+}
 
-#endif
+/* Of the opcode whose address has this lower half. */
+static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcodes) {
+  const uint32_t offset = frame->position - (uint32_t)opcodes;
+  const uint32_t last = php_number(frame->function + onstack_php_found.layout->function_last);
+  if (offset % PHP_OPCODE_BYTES != 0 || offset / PHP_OPCODE_BYTES >= last) return 0;
+  return php_number(opcodes + offset + PHP_OPCODE_LINE);
+}
+
+static bool php_name(const uint64_t identity[ONSTACK_IDENTITY], uint8_t type, char *out, size_t capacity) {
+  char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
+  if (identity[ONSTACK_PHP_NAME] == 0) { /* of a file, whose functions lie in it */
+    snprintf(out, capacity, type == ONSTACK_PHP_EVAL ? "<eval>" : "<main>");
+    return true;
+  }
+  if (!php_string(identity[ONSTACK_PHP_NAME], name, sizeof(name))) return false;
+  uint64_t text = 0;
+  const bool method = identity[ONSTACK_PHP_SCOPE] != 0 &&
+                      onstack_process_memory_read(identity[ONSTACK_PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
+                      php_string(text, scope, sizeof(scope));
+  snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
+  return true;
+}
+
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+                     onstack_frame_text *text) {
+  (void)scratch;
+  const uint8_t type = (uint8_t)(identity[ONSTACK_PHP_OPCODES] >> 56);
+  if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
+  text->flags = type == ONSTACK_PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
+  if (type == ONSTACK_PHP_INTERNAL) return true;
+  if (!php_string(identity[ONSTACK_PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->start_line = php_number(frame->function + onstack_php_found.layout->function_line);
+  text->line = php_line(frame, identity[ONSTACK_PHP_OPCODES] << 8 >> 8);
+  return true;
+}
+
+static const onstack_known_reader php_reader = {php_identify, php_read};
+
+int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  (void)data;
+  return onstack_observe(&onstack_php_found.ready) ? onstack_known_describe(&php_reader, frame, text) : -ESRCH;
+}
+
+/* ---- core/sampler/interpreter/php_handler.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
 
@@ -10380,7 +10717,7 @@ static ONSTACK_HANDLER uint32_t php_copy(const onstack_frame_memory *memory, uin
 ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
                                           uint32_t capacity) {
   (void)data;
-  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in sampler/interpreter/php_find.c */
+  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in sampler/interpreter/php.c */
   const onstack_php *php = &onstack_php_found;
   uint64_t block;
   if (php->globals != 0) return php_copy(memory, php->globals, frames, capacity);
@@ -10396,91 +10733,13 @@ uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uin
   return has_one ? onstack_php_copy(data, memory, frames, capacity) : 0;
 }
 
-/* ---- core/sampler/interpreter/php_names.c ---- */
-/* Names of PHP's frames, out of their functions: read some milliseconds after the sample, and doubted. */
+/* ---- core/sampler/interpreter/python.c ---- */
 
 #include <errno.h>
-#include <stdio.h>
+#include <pthread.h>
+#include <string.h>
 
-#define PHP_CLASS_NAME 8u /* zend_class_entry.name */
-#define PHP_STRING_LENGTH 16u
-#define PHP_STRING_DATA 24u
-#define PHP_OPCODE_BYTES 32u /* zend_op */
-#define PHP_OPCODE_LINE 24u
-
-static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
-  uint8_t bytes[ONSTACK_PHP_FUNCTION_BYTES];
-  return onstack_php_identify(&onstack_known_memory, frame->function, bytes, identity);
-}
-
-/* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
-static bool php_string(uint64_t address, char *out, size_t capacity) {
-  uint8_t head[PHP_STRING_DATA];
-  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
-  const uint64_t length = onstack_known_word(head, PHP_STRING_LENGTH);
-  const size_t bytes = length < capacity - 1 ? (size_t)length : capacity - 1;
-  if (bytes == 0 || !onstack_process_memory_read(address + PHP_STRING_DATA, out, bytes)) return false;
-  out[bytes] = 0;
-  for (size_t i = 0; i < bytes; i++)
-    if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f) out[i] = '?';
-  return true;
-}
-
-static uint32_t php_number(uint64_t address) {
-  uint32_t number = 0;
-  return onstack_process_memory_read(address, &number, sizeof(number)) ? number : 0;
-}
-
-/* Of the opcode whose address has this lower half. */
-static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcodes) {
-  const uint32_t offset = frame->position - (uint32_t)opcodes;
-  const uint32_t last = php_number(frame->function + onstack_php_found.layout->function_last);
-  if (offset % PHP_OPCODE_BYTES != 0 || offset / PHP_OPCODE_BYTES >= last) return 0;
-  return php_number(opcodes + offset + PHP_OPCODE_LINE);
-}
-
-static bool php_name(const uint64_t identity[ONSTACK_IDENTITY], uint8_t type, char *out, size_t capacity) {
-  char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
-  if (identity[ONSTACK_PHP_NAME] == 0) { /* of a file, whose functions lie in it */
-    snprintf(out, capacity, type == ONSTACK_PHP_EVAL ? "<eval>" : "<main>");
-    return true;
-  }
-  if (!php_string(identity[ONSTACK_PHP_NAME], name, sizeof(name))) return false;
-  uint64_t text = 0;
-  const bool method = identity[ONSTACK_PHP_SCOPE] != 0 &&
-                      onstack_process_memory_read(identity[ONSTACK_PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
-                      php_string(text, scope, sizeof(scope));
-  snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
-  return true;
-}
-
-static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
-                     onstack_frame_text *text) {
-  (void)scratch;
-  const uint8_t type = (uint8_t)(identity[ONSTACK_PHP_OPCODES] >> 56);
-  if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
-  text->flags = type == ONSTACK_PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
-  if (type == ONSTACK_PHP_INTERNAL) return true;
-  if (!php_string(identity[ONSTACK_PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
-  text->start_line = php_number(frame->function + onstack_php_found.layout->function_line);
-  text->line = php_line(frame, identity[ONSTACK_PHP_OPCODES] << 8 >> 8);
-  return true;
-}
-
-static const onstack_known_reader php_reader = {php_identify, php_read};
-
-int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
-  (void)data;
-  return onstack_observe(&onstack_php_found.ready) ? onstack_known_describe(&php_reader, frame, text) : -ESRCH;
-}
-
-/* ---- core/sampler/interpreter/python_find.c ---- */
-/* Finds CPython by its exported symbols, and where a thread has its state. */
-
-/* ---- core/sampler/interpreter/thread_key.h ---- */
 /* Where libc keeps a thread's value of a pthread key: found by trying, for a handler that reads it by the kernel's copy. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_THREAD_KEY_H
-#define ONSTACK_SAMPLER_INTERPRETER_THREAD_KEY_H
 
 typedef struct onstack_thread_key {
   int64_t offset; /* from the thread pointer: to the value, or to the address of an array of values */
@@ -10488,13 +10747,124 @@ typedef struct onstack_thread_key {
   bool indirect;
 } onstack_thread_key;
 
+#define KEY_REACH 4096      /* bytes around the thread pointer that are searched */
+#define KEY_FIRST_BLOCK 32u /* glibc (nptl/descr.h, PTHREAD_KEY_2NDLEVEL_SIZE): keys that lie in struct pthread itself */
+#define KEY_MOST 1024u      /* PTHREAD_KEYS_MAX */
+
+typedef struct key_test {
+  pthread_key_t keys[2];
+  uint64_t marks[2];
+  uint64_t pointer;
+} key_test;
+
+static bool key_read(uint64_t address, uint64_t *word) {
+  return onstack_process_memory_copy(address, word, sizeof(*word)) == sizeof(*word);
+}
+
+/* glibc: pairs of a sequence number and a value in struct pthread. */
+static bool key_find_direct(const key_test *test, uint32_t key, onstack_thread_key *place) {
+  if (key >= KEY_FIRST_BLOCK || test->keys[0] >= KEY_FIRST_BLOCK || test->keys[1] >= KEY_FIRST_BLOCK) return false;
+  const int64_t apart = ((int64_t)test->keys[1] - (int64_t)test->keys[0]) * 16;
+  for (int64_t at = -KEY_REACH; at < KEY_REACH; at += 8) {
+    uint64_t words[2];
+    if (!key_read(test->pointer + (uint64_t)at, &words[0]) || words[0] != test->marks[0]) continue;
+    if (!key_read(test->pointer + (uint64_t)(at + apart), &words[1]) || words[1] != test->marks[1]) continue;
+    *place = (onstack_thread_key){.offset = at + ((int64_t)key - (int64_t)test->keys[0]) * 16};
+    return true;
+  }
+  return false;
+}
+
+/* musl: an array of values, whose address is in struct pthread (src/internal/pthread_impl.h, tsd). */
+static bool key_find_indirect(const key_test *test, uint32_t key, onstack_thread_key *place) {
+  if (key >= KEY_MOST) return false;
+  for (int64_t at = -KEY_REACH / 8; at < KEY_REACH / 8; at += 8) {
+    uint64_t array, word;
+    bool is = key_read(test->pointer + (uint64_t)at, &array) && array != 0 && !(array & 7);
+    for (int i = 0; is && i < 2; i++) is = key_read(array + 8 * (uint64_t)test->keys[i], &word) && word == test->marks[i];
+    if (!is) continue;
+    *place = (onstack_thread_key){.offset = at, .index = key, .indirect = true};
+    return true;
+  }
+  return false;
+}
+
 /* False: libc keeps that key elsewhere (glibc beyond the 32nd). Ordinary threads; uses some keys for a moment. */
-ONSTACK_INTERNAL bool onstack_thread_key_find(uint32_t key, onstack_thread_key *place);
+static bool thread_key_find(uint32_t key, onstack_thread_key *place) {
+  key_test test = {.pointer = onstack_thread_pointer()};
+  if (test.pointer == 0 || pthread_key_create(&test.keys[0], NULL) != 0) return false;
+  bool found = pthread_key_create(&test.keys[1], NULL) == 0;
+  if (found) {
+    for (int i = 0; i < 2; i++) {
+      test.marks[i] = (uint64_t)(uintptr_t)&test.marks[i]; /* no other word near the thread pointer has these */
+      pthread_setspecific(test.keys[i], &test.marks[i]);
+    }
+    found = key_find_direct(&test, key, place) || key_find_indirect(&test, key, place);
+    pthread_key_delete(test.keys[1]);
+  }
+  pthread_key_delete(test.keys[0]);
+  return found;
+}
 
-#endif
+#define LINES_UNIT 2u /* bytes of a code unit */
+#define LINES_MOST 100000000u
 
-#include <errno.h>
-#include <string.h>
+/* Objects/lnotab_notes.txt (3.9): pairs of a distance in bytes and one in lines. */
+static int64_t lines_of_3_9(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t at = 0;
+  for (size_t i = 0; i + 2 <= size; i += 2) {
+    at += table[i];
+    if (at > position) break;
+    line += (int8_t)table[i + 1];
+  }
+  return line;
+}
+
+/* Objects/lnotab_notes.txt (3.10): pairs of a length in bytes and a distance in lines, -128: no line. */
+static int64_t lines_of_3_10(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t end = 0;
+  for (size_t i = 0; i + 2 <= size; i += 2) {
+    const int8_t delta = (int8_t)table[i + 1];
+    end += table[i];
+    if (delta != -128) line += delta;
+    if (position < end) return delta == -128 ? 0 : line;
+  }
+  return 0;
+}
+
+/* Objects/locations.md (3.11): a zig-zag number of six bits a byte. */
+static int64_t lines_signed(const uint8_t *table, size_t size, size_t at) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; at < size && shift < 60; at++, shift += 6) {
+    value |= (uint64_t)(table[at] & 63) << shift;
+    if (!(table[at] & 64)) break;
+  }
+  value = value >> 1 < LINES_MOST ? value : 0; /* no table of CPython's has more; and sums do not overflow */
+  return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
+}
+
+/* Objects/locations.md (3.11): entries whose first byte has its top bit set; a form, and a length in code units. */
+static int64_t lines_of_3_11(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t end = 0;
+  for (size_t i = 0; i < size;) {
+    const uint32_t form = table[i] >> 3 & 15;
+    end += ((table[i] & 7u) + 1) * LINES_UNIT;
+    if (form == 13 || form == 14) line += lines_signed(table, size, i + 1);
+    if (form >= 10 && form <= 12) line += form - 10;
+    if (position < end) return form == 15 ? 0 : line;
+    for (i++; i < size && !(table[i] & 128); i++) continue;
+  }
+  return 0;
+}
+
+uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line, uint32_t position) {
+  int64_t line = version >= 0x030b   ? lines_of_3_11(table, size, first_line, position)
+                 : version == 0x030a ? lines_of_3_10(table, size, first_line, position * LINES_UNIT)
+                                     : lines_of_3_9(table, size, first_line, position);
+  return line > 0 && line < (int64_t)LINES_MOST ? (uint32_t)line : 0;
+}
+
+/* Finds CPython by its exported symbols, and where a thread has its state. */
 
 /* From the headers of each version (Include/cpython, Include/internal); tests/interpreters compares. */
 static const onstack_python_layout python_layouts[] = {
@@ -10708,7 +11078,7 @@ static const onstack_python *python_life(const onstack_symbols_found *symbols, o
   onstack_thread_key place;
   for (uint32_t i = 0; i < python_life_count; i++)
     if (python_is(&python_lives[i], found)) return &python_lives[i];
-  if (python_life_count == PYTHON_LIVES || !onstack_thread_key_find(found->key, &place)) return NULL;
+  if (python_life_count == PYTHON_LIVES || !thread_key_find(found->key, &place)) return NULL;
   found->key_offset = place.offset;
   found->key_index = place.index;
   found->key_indirect = place.indirect;
@@ -10743,6 +11113,98 @@ bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count) {
   const onstack_python *python = onstack_observe(&onstack_python_found);
   uint32_t key;
   return python && python_key(python->layout, python->runtime, &key) && key == python->key;
+}
+
+/* Names of CPython's frames, out of their code objects: read some milliseconds after the sample, and doubted. */
+
+#define PYTHON_BYTES_DATA 32u /* PyBytesObject.ob_sval */
+
+static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
+  uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
+  return onstack_python_identify(onstack_observe(&onstack_python_found), &onstack_known_memory, frame->function, bytes,
+                                 identity);
+}
+
+static size_t python_put(char *out, uint32_t character) {
+  if (character < 0x80) {
+    out[0] = character == 0 ? ' ' : (char)character;
+    return 1;
+  }
+  if (character < 0x800) {
+    out[0] = (char)(0xc0 | character >> 6);
+    out[1] = (char)(0x80 | (character & 63));
+    return 2;
+  }
+  if (character < 0x10000) {
+    out[0] = (char)(0xe0 | character >> 12);
+    out[1] = (char)(0x80 | (character >> 6 & 63));
+    out[2] = (char)(0x80 | (character & 63));
+    return 3;
+  }
+  out[0] = (char)(0xf0 | (character >> 18 & 7));
+  out[1] = (char)(0x80 | (character >> 12 & 63));
+  out[2] = (char)(0x80 | (character >> 6 & 63));
+  out[3] = (char)(0x80 | (character & 63));
+  return 4;
+}
+
+/* Lone surrogates, in names of files that are not UTF-8 (PEP 383), and what is no character at all. */
+static uint32_t python_character(const uint8_t *bytes, uint32_t kind, size_t i) {
+  uint32_t character = 0;
+  memcpy(&character, bytes + i * kind, kind);
+  return (character >= 0xd800 && character < 0xe000) || character > 0x10ffff ? '?' : character;
+}
+
+/* A compact str (Include/cpython/unicodeobject.h) as UTF-8, cut where it is longer. Of 3.9 to 3.13, without free threads. */
+static bool python_string(const onstack_python *python, uint64_t address, char *out, size_t capacity) {
+  uint8_t head[40], data[512];
+  size_t used = 0;
+  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
+  const uint64_t length = onstack_known_word(head, 16);
+  const uint32_t state = (uint32_t)onstack_known_word(head, 32), kind = state >> 2 & 7;
+  const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
+  if (onstack_known_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
+  const size_t most = sizeof(data) / kind, count = length < most ? (size_t)length : most;
+  const uint64_t from = address + (ascii ? python->layout->string_data : python->layout->string_wide);
+  if (!onstack_process_memory_read(from, data, count * kind)) return false;
+  for (size_t i = 0; i < count && used + 5 <= capacity; i++) used += python_put(out + used, python_character(data, kind, i));
+  out[used] = 0;
+  return used > 0;
+}
+
+static uint32_t python_line_of(const onstack_python *python, const uint64_t identity[ONSTACK_IDENTITY], uint32_t position,
+                               uint8_t *table) {
+  uint8_t head[PYTHON_BYTES_DATA];
+  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
+  const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
+  const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
+  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
+  return onstack_python_line(python->layout->version, table, bytes, (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
+}
+
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
+                        onstack_frame_text *text) {
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
+  if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
+  text->line = python_line_of(python, identity, frame->position, scratch);
+  return true;
+}
+
+bool onstack_python_is_innermost(void) {
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
+  if (python->layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
+  onstack_process_memory_read(python->runtime + python->layout->runtime_interpreter + 16, &next, sizeof(next));
+  return next == 1;
+}
+
+static const onstack_known_reader python_reader = {python_identify, python_read};
+
+int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  (void)data;
+  return onstack_observe(&onstack_python_found) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }
 
 /* ---- core/sampler/interpreter/python_handler.c ---- */
@@ -10924,7 +11386,7 @@ static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python *python, 
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                              onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
-  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with sampler/interpreter/python_find.c */
+  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with sampler/interpreter/python.c */
   if (!python) return 0;
   python_scratch *scratch = memory->scratch;
   const uint64_t thread = python_own_state(python, memory, scratch->thread);
@@ -10967,172 +11429,6 @@ uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, 
   if (layout->thread_native == 0) return 0;
   if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(python, memory, scratch->thread);
   return *hint == 0 ? 0 : python_copy_state(python, memory, *hint, frames, capacity);
-}
-
-/* ---- core/sampler/interpreter/python_lines.c ---- */
-/* ---- core/sampler/interpreter/python_lines.h ---- */
-/* Tables of line numbers in CPython's code objects. Bytes of anybody's: nothing in them is believed. */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PYTHON_LINES_H
-#define ONSTACK_SAMPLER_INTERPRETER_PYTHON_LINES_H
-
-/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. */
-ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line,
-                                              uint32_t position);
-
-#endif
-
-#define LINES_UNIT 2u /* bytes of a code unit */
-#define LINES_MOST 100000000u
-
-/* Objects/lnotab_notes.txt (3.9): pairs of a distance in bytes and one in lines. */
-static int64_t lines_of_3_9(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
-  uint64_t at = 0;
-  for (size_t i = 0; i + 2 <= size; i += 2) {
-    at += table[i];
-    if (at > position) break;
-    line += (int8_t)table[i + 1];
-  }
-  return line;
-}
-
-/* Objects/lnotab_notes.txt (3.10): pairs of a length in bytes and a distance in lines, -128: no line. */
-static int64_t lines_of_3_10(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
-  uint64_t end = 0;
-  for (size_t i = 0; i + 2 <= size; i += 2) {
-    const int8_t delta = (int8_t)table[i + 1];
-    end += table[i];
-    if (delta != -128) line += delta;
-    if (position < end) return delta == -128 ? 0 : line;
-  }
-  return 0;
-}
-
-/* Objects/locations.md (3.11): a zig-zag number of six bits a byte. */
-static int64_t lines_signed(const uint8_t *table, size_t size, size_t at) {
-  uint64_t value = 0;
-  for (uint32_t shift = 0; at < size && shift < 60; at++, shift += 6) {
-    value |= (uint64_t)(table[at] & 63) << shift;
-    if (!(table[at] & 64)) break;
-  }
-  value = value >> 1 < LINES_MOST ? value : 0; /* no table of CPython's has more; and sums do not overflow */
-  return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
-}
-
-/* Objects/locations.md (3.11): entries whose first byte has its top bit set; a form, and a length in code units. */
-static int64_t lines_of_3_11(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
-  uint64_t end = 0;
-  for (size_t i = 0; i < size;) {
-    const uint32_t form = table[i] >> 3 & 15;
-    end += ((table[i] & 7u) + 1) * LINES_UNIT;
-    if (form == 13 || form == 14) line += lines_signed(table, size, i + 1);
-    if (form >= 10 && form <= 12) line += form - 10;
-    if (position < end) return form == 15 ? 0 : line;
-    for (i++; i < size && !(table[i] & 128); i++) continue;
-  }
-  return 0;
-}
-
-uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line, uint32_t position) {
-  int64_t line = version >= 0x030b   ? lines_of_3_11(table, size, first_line, position)
-                 : version == 0x030a ? lines_of_3_10(table, size, first_line, position * LINES_UNIT)
-                                     : lines_of_3_9(table, size, first_line, position);
-  return line > 0 && line < (int64_t)LINES_MOST ? (uint32_t)line : 0;
-}
-
-/* ---- core/sampler/interpreter/python_names.c ---- */
-/* Names of CPython's frames, out of their code objects: read some milliseconds after the sample, and doubted. */
-
-#include <errno.h>
-#include <string.h>
-
-#define PYTHON_BYTES_DATA 32u /* PyBytesObject.ob_sval */
-
-static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
-  uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
-  return onstack_python_identify(onstack_observe(&onstack_python_found), &onstack_known_memory, frame->function, bytes,
-                                 identity);
-}
-
-static size_t python_put(char *out, uint32_t character) {
-  if (character < 0x80) {
-    out[0] = character == 0 ? ' ' : (char)character;
-    return 1;
-  }
-  if (character < 0x800) {
-    out[0] = (char)(0xc0 | character >> 6);
-    out[1] = (char)(0x80 | (character & 63));
-    return 2;
-  }
-  if (character < 0x10000) {
-    out[0] = (char)(0xe0 | character >> 12);
-    out[1] = (char)(0x80 | (character >> 6 & 63));
-    out[2] = (char)(0x80 | (character & 63));
-    return 3;
-  }
-  out[0] = (char)(0xf0 | (character >> 18 & 7));
-  out[1] = (char)(0x80 | (character >> 12 & 63));
-  out[2] = (char)(0x80 | (character >> 6 & 63));
-  out[3] = (char)(0x80 | (character & 63));
-  return 4;
-}
-
-/* Lone surrogates, in names of files that are not UTF-8 (PEP 383), and what is no character at all. */
-static uint32_t python_character(const uint8_t *bytes, uint32_t kind, size_t i) {
-  uint32_t character = 0;
-  memcpy(&character, bytes + i * kind, kind);
-  return (character >= 0xd800 && character < 0xe000) || character > 0x10ffff ? '?' : character;
-}
-
-/* A compact str (Include/cpython/unicodeobject.h) as UTF-8, cut where it is longer. Of 3.9 to 3.13, without free threads. */
-static bool python_string(const onstack_python *python, uint64_t address, char *out, size_t capacity) {
-  uint8_t head[40], data[512];
-  size_t used = 0;
-  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
-  const uint64_t length = onstack_known_word(head, 16);
-  const uint32_t state = (uint32_t)onstack_known_word(head, 32), kind = state >> 2 & 7;
-  const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
-  if (onstack_known_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
-  const size_t most = sizeof(data) / kind, count = length < most ? (size_t)length : most;
-  const uint64_t from = address + (ascii ? python->layout->string_data : python->layout->string_wide);
-  if (!onstack_process_memory_read(from, data, count * kind)) return false;
-  for (size_t i = 0; i < count && used + 5 <= capacity; i++) used += python_put(out + used, python_character(data, kind, i));
-  out[used] = 0;
-  return used > 0;
-}
-
-static uint32_t python_line_of(const onstack_python *python, const uint64_t identity[ONSTACK_IDENTITY], uint32_t position,
-                               uint8_t *table) {
-  uint8_t head[PYTHON_BYTES_DATA];
-  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
-  const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
-  const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
-  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
-  return onstack_python_line(python->layout->version, table, bytes, (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
-}
-
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
-                        onstack_frame_text *text) {
-  const onstack_python *python = onstack_observe(&onstack_python_found);
-  if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
-  if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
-  text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
-  text->line = python_line_of(python, identity, frame->position, scratch);
-  return true;
-}
-
-bool onstack_python_is_innermost(void) {
-  const onstack_python *python = onstack_observe(&onstack_python_found);
-  int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
-  if (python->layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
-  onstack_process_memory_read(python->runtime + python->layout->runtime_interpreter + 16, &next, sizeof(next));
-  return next == 1;
-}
-
-static const onstack_known_reader python_reader = {python_identify, python_read};
-
-int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
-  (void)data;
-  return onstack_observe(&onstack_python_found) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }
 
 /* ---- core/sampler/interpreter/symbols.c ---- */
@@ -11190,175 +11486,6 @@ bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_
 int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   loops[0] = (onstack_loop_code){found->address[which], found->address[which] + found->size[which]};
   return onstack_cold_code(found->eh_frame_header, loops);
-}
-
-/* ---- core/sampler/interpreter/thread_key.c ---- */
-
-#include <pthread.h>
-
-#define KEY_REACH 4096      /* bytes around the thread pointer that are searched */
-#define KEY_FIRST_BLOCK 32u /* glibc (nptl/descr.h, PTHREAD_KEY_2NDLEVEL_SIZE): keys that lie in struct pthread itself */
-#define KEY_MOST 1024u      /* PTHREAD_KEYS_MAX */
-
-typedef struct key_test {
-  pthread_key_t keys[2];
-  uint64_t marks[2];
-  uint64_t pointer;
-} key_test;
-
-static bool key_read(uint64_t address, uint64_t *word) {
-  return onstack_process_memory_copy(address, word, sizeof(*word)) == sizeof(*word);
-}
-
-/* glibc: pairs of a sequence number and a value in struct pthread. */
-static bool key_find_direct(const key_test *test, uint32_t key, onstack_thread_key *place) {
-  if (key >= KEY_FIRST_BLOCK || test->keys[0] >= KEY_FIRST_BLOCK || test->keys[1] >= KEY_FIRST_BLOCK) return false;
-  const int64_t apart = ((int64_t)test->keys[1] - (int64_t)test->keys[0]) * 16;
-  for (int64_t at = -KEY_REACH; at < KEY_REACH; at += 8) {
-    uint64_t words[2];
-    if (!key_read(test->pointer + (uint64_t)at, &words[0]) || words[0] != test->marks[0]) continue;
-    if (!key_read(test->pointer + (uint64_t)(at + apart), &words[1]) || words[1] != test->marks[1]) continue;
-    *place = (onstack_thread_key){.offset = at + ((int64_t)key - (int64_t)test->keys[0]) * 16};
-    return true;
-  }
-  return false;
-}
-
-/* musl: an array of values, whose address is in struct pthread (src/internal/pthread_impl.h, tsd). */
-static bool key_find_indirect(const key_test *test, uint32_t key, onstack_thread_key *place) {
-  if (key >= KEY_MOST) return false;
-  for (int64_t at = -KEY_REACH / 8; at < KEY_REACH / 8; at += 8) {
-    uint64_t array, word;
-    bool is = key_read(test->pointer + (uint64_t)at, &array) && array != 0 && !(array & 7);
-    for (int i = 0; is && i < 2; i++) is = key_read(array + 8 * (uint64_t)test->keys[i], &word) && word == test->marks[i];
-    if (!is) continue;
-    *place = (onstack_thread_key){.offset = at, .index = key, .indirect = true};
-    return true;
-  }
-  return false;
-}
-
-bool onstack_thread_key_find(uint32_t key, onstack_thread_key *place) {
-  key_test test = {.pointer = onstack_thread_pointer()};
-  if (test.pointer == 0 || pthread_key_create(&test.keys[0], NULL) != 0) return false;
-  bool found = pthread_key_create(&test.keys[1], NULL) == 0;
-  if (found) {
-    for (int i = 0; i < 2; i++) {
-      test.marks[i] = (uint64_t)(uintptr_t)&test.marks[i]; /* no other word near the thread pointer has these */
-      pthread_setspecific(test.keys[i], &test.marks[i]);
-    }
-    found = key_find_direct(&test, key, place) || key_find_indirect(&test, key, place);
-    pthread_key_delete(test.keys[1]);
-  }
-  pthread_key_delete(test.keys[0]);
-  return found;
-}
-
-/* ---- core/sampler/interpreter/window_handler.c ---- */
-
-#define WINDOW_PIECE_MOST ((uint64_t)1 << 24) /* bytes from a piece's beginning that are taken for its own */
-
-ONSTACK_HANDLER bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes) {
-  return !(address & 7) && onstack_address_plausible(address) && memory->read(address, to, bytes);
-}
-
-/* What ends with the frame, and begins with the piece at the earliest. */
-static ONSTACK_HANDLER bool window_move(onstack_window *window, uint64_t end) {
-  const uint64_t low = end - window->piece < ONSTACK_WINDOW_BYTES ? window->piece : end - ONSTACK_WINDOW_BYTES;
-  if (!window->memory->read(low, window->bytes, (uint32_t)(end - low))) return false;
-  window->low = low;
-  window->high = end;
-  return true;
-}
-
-ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size) {
-  const uint64_t end = address + size;
-  if (address & 7 || !onstack_address_plausible(address)) return NULL;
-  const bool inside = address >= window->low && end <= window->high;
-  const bool near = window->piece != 0 && address > window->piece && address - window->piece < WINDOW_PIECE_MOST;
-  if (inside || (near && window_move(window, end))) return window->bytes + (address - window->low);
-  return window->memory->read(address, window->frame, size) ? window->frame : NULL;
-}
-
-/* ---- core/sampler/labels/go_labels_handler.c ---- */
-
-#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
-
-/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
-typedef struct go_slice {
-  uint64_t data, length, capacity;
-} go_slice;
-
-typedef struct go_text {
-  uint64_t data, length;
-} go_text;
-
-typedef struct go_label {
-  go_text key, value;
-} go_label;
-
-static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
-  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
-}
-
-ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, goroutine;
-  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
-  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
-  return goroutine;
-}
-
-static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
-  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
-}
-
-/* A NUL inside would end the string for our readers. */
-static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
-  for (uint64_t i = 0; i < length; i++)
-    if (bytes[i] == 0) return true;
-  return false;
-}
-
-/* Returns the bytes taken, 0: it does not fit or cannot be read. */
-static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
-  const go_text *key = &label->key, *value = &label->value;
-  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
-  uint64_t bytes = key->length + value->length;
-  if (bytes + 2 > room) return 0;
-  uint8_t *second = out + key->length + 1;
-  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
-  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
-  uint32_t parts = value->length > 0 ? 2 : 1;
-  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
-  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
-  second[-1] = second[value->length] = 0;
-  return (uint32_t)bytes + 2;
-}
-
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                   uint32_t bytes) {
-  uint64_t goroutine, set;
-  go_slice list;
-  uint32_t used = 0, cut = 0;
-  if ((goroutine = onstack_go_current(go)) == 0) return 0;
-  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
-  for (uint64_t i = 0; i < list.length; i++) {
-    go_label label;
-    uint32_t took = 0;
-    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
-    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
-      took = go_label_copy(&label, out + used, bytes - used);
-    used += took;
-    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
-  }
-  return used | cut;
-}
-
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
-  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
-  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
 }
 
 /* ---- core/sampler/labels/labels_handler.c ---- */
@@ -11457,7 +11584,84 @@ ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t b
   return used | cut;
 }
 
-/* ---- core/sampler/labels/span_handler.c ---- */
+#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
+
+/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
+typedef struct go_slice {
+  uint64_t data, length, capacity;
+} go_slice;
+
+typedef struct go_text {
+  uint64_t data, length;
+} go_text;
+
+typedef struct go_label {
+  go_text key, value;
+} go_label;
+
+static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
+  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, goroutine;
+  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
+  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
+  return goroutine;
+}
+
+static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
+  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
+}
+
+/* A NUL inside would end the string for our readers. */
+static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
+  for (uint64_t i = 0; i < length; i++)
+    if (bytes[i] == 0) return true;
+  return false;
+}
+
+/* Returns the bytes taken, 0: it does not fit or cannot be read. */
+static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
+  const go_text *key = &label->key, *value = &label->value;
+  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
+  uint64_t bytes = key->length + value->length;
+  if (bytes + 2 > room) return 0;
+  uint8_t *second = out + key->length + 1;
+  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
+  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
+  uint32_t parts = value->length > 0 ? 2 : 1;
+  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
+  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
+  second[-1] = second[value->length] = 0;
+  return (uint32_t)bytes + 2;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                   uint32_t bytes) {
+  uint64_t goroutine, set;
+  go_slice list;
+  uint32_t used = 0, cut = 0;
+  if ((goroutine = onstack_go_current(go)) == 0) return 0;
+  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
+  for (uint64_t i = 0; i < list.length; i++) {
+    go_label label;
+    uint32_t took = 0;
+    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
+    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
+      took = go_label_copy(&label, out + used, bytes - used);
+    used += took;
+    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
+  }
+  return used | cut;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
+  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
+}
 
 ONSTACK_INTERNAL_DEFINE onstack_span_place onstack_span_of_threads;
 
@@ -18622,8 +18826,8 @@ typedef enum onstack_look_status {
   ONSTACK_LOOK_GONE
 } onstack_look_status;
 
-/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (sampler/interpreter/others.h). A thread of ours, while the
-   slot runs. */
+/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (onstack_interpreted_copy_of). A thread of ours, while the slot
+   runs. */
 ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
                                                      uint64_t *hints, onstack_look *look);
 
@@ -18650,7 +18854,7 @@ typedef struct onstack_wall_mark {
   uint64_t rest_ns;     /* of stacks that were there for less than a period: of no sample yet */
   uint64_t ticked_ns;   /* of samples, and less than a period: of no tick yet */
   uint64_t name[2];
-  uint64_t hints[ONSTACK_INTERPRETERS]; /* sampler/interpreter/others.h */
+  uint64_t hints[ONSTACK_INTERPRETERS]; /* sampler/interpreter/interpreter.h */
   bool is_named;                        /* it has not run since: so it has not given itself another name */
   onstack_wall_stack *stack;            /* the last one, in the memory that the record has for it; NULL: none */
 } onstack_wall_mark;
@@ -24661,414 +24865,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
 
-/* ---- core/profile/columns.c ---- */
-/* ---- core/profile/columns.h ---- */
-/* The sample types of a written profile: which values its samples have, by the kinds that it holds. */
-#ifndef ONSTACK_PROFILE_COLUMNS_H
-#define ONSTACK_PROFILE_COLUMNS_H
-
-/* ---- core/profile/report.h ---- */
-/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
-#ifndef ONSTACK_PROFILE_REPORT_H
-#define ONSTACK_PROFILE_REPORT_H
-
-/* ---- core/profile/profile.h ---- */
-/*
- * The profile: a sink that aggregates, and the views that writers take of it.
- *
- * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
- * sink waits for a writer at most as long as it takes to copy the counts.
- */
-#ifndef ONSTACK_PROFILE_PROFILE_H
-#define ONSTACK_PROFILE_PROFILE_H
-
-/* ---- core/profile/store/stacks.h ---- */
-/*
- * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
- *
- * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
- * a copy of the entries (with their counts of one instant) reads frames without the lock.
- */
-#ifndef ONSTACK_PROFILE_STORE_STACKS_H
-#define ONSTACK_PROFILE_STORE_STACKS_H
-
-/* ---- core/profile/store/held.h ---- */
-/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
-#ifndef ONSTACK_PROFILE_STORE_HELD_H
-#define ONSTACK_PROFILE_STORE_HELD_H
-
-typedef struct onstack_profile_held_object {
-  uint64_t object; /* 0: the place is free */
-  uint64_t value;
-  uint64_t time_ns; /* when it was allocated */
-  uint32_t weight;
-  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
-} onstack_profile_held_object;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_held {
-  onstack_profile_held_object *places;
-  size_t capacity; /* a power of two, or 0 */
-  size_t count;
-} onstack_profile_held;
-
-/* Room for one more. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_held_reserve(onstack_profile_held *held);
-/* After a reserve; the object is not there yet. */
-ONSTACK_INTERNAL void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object);
-/* Takes it out; false: it is not there. */
-ONSTACK_INTERNAL bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object,
-                                                  onstack_profile_held_object *out);
-ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
-
-#endif
-
-/* ---- core/profile/store/times.h ---- */
-/*
- * When the samples of a stack were taken, in some four bytes each. Not locked: the profile's lock covers every call here, but
- * what a view has of a stack can be read without: bytes are added behind those that are there, and never moved.
- *
- * The bytes are those of ONSTACK_PPROF_SAMPLE_TIMES: for each sample a varint, whose lowest bit says that the sample's weight
- * follows as another one (it is 1 otherwise), and whose others are the microseconds since the one before, or for the first
- * since the origin, in zigzag form (0, -1, 1, -2, ...).
- *
- * They are kept in memory, and not written to a file while the program runs: ONSTACK_TIMELINE_BYTES hold an hour of 16 busy
- * threads at 99 Hz; a file would be input and output at the host's cost, something to clear away after a crash, and one more
- * that a fork shares. What finds no room is counted, and whoever records for longer asks for more, or begins a new profile.
- */
-#ifndef ONSTACK_PROFILE_STORE_TIMES_H
-#define ONSTACK_PROFILE_STORE_TIMES_H
-
-typedef struct onstack_profile_times onstack_profile_times;
-
-/* Of all stacks of a profile. */
-typedef struct onstack_profile_timeline {
-  onstack_profile_arena arena;
-  uint64_t origin_ns; /* monotonic */
-  bool wanted;
-  size_t room; /* bytes that may still be taken */
-  uint64_t kept, lost;
-} onstack_profile_timeline;
-
-/* What a stack has: all zero, no times. */
-typedef struct onstack_profile_stack_times {
-  onstack_profile_times *chain;
-  uint32_t bytes;
-} onstack_profile_stack_times;
-
-/* Notes a sample's time, or counts it as lost where there is no room. */
-ONSTACK_INTERNAL void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times,
-                                                uint64_t time_ns, uint32_t weight);
-
-/* Writes them as they were when `times` was copied, as a field of a message, by an origin that lies `shift_us` earlier. They
-   are not gathered before: a stack's may be many. */
-ONSTACK_INTERNAL size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us);
-ONSTACK_INTERNAL int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us,
-                                                 onstack_profile_output *output);
-
-#endif
-
-#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
-
-/* What tells a stack from others besides its frames. Most stacks of a profile share a few. */
-typedef struct onstack_profile_head {
-  uint64_t period;
-  const char *labels; /* pairs of strings, as in the sample; NULL: none */
-  uint32_t label_bytes;
-  onstack_truncation truncation;
-  onstack_kind kind;
-  int32_t tid;                                   /* 0 where threads are not told apart */
-  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
-} onstack_profile_head;
-
-/* There may be a million: a number for a frame, and one head for many. */
-typedef struct onstack_profile_stack {
-  const uint32_t *frames; /* numbers of addresses, leaf first */
-  const onstack_profile_head *head;
-  uint32_t frame_count;
-  onstack_profile_stack_times times;
-  uint64_t first_ns, last_ns; /* of its samples; monotonic */
-  uint64_t weight;            /* 0: no samples yet */
-  uint64_t value;
-  uint64_t held_weight; /* of allocations, what is in use */
-  uint64_t held_value;
-} onstack_profile_stack;
-
-typedef struct onstack_profile_stacks {
-  size_t references;
-  onstack_profile_arena frames; /* and heads */
-  /* Look-up addresses by number: interrupted PCs, and return addresses minus 1. */
-  onstack_profile_hash_index address_index;
-  uint64_t *addresses;
-  size_t address_count, address_capacity;
-  onstack_profile_hash_index head_index;
-  const onstack_profile_head **heads;
-  size_t head_count, head_capacity;
-  onstack_profile_head overflow_heads[ONSTACK_KINDS];
-  onstack_profile_hash_index index;
-  onstack_profile_stack *items;
-  size_t count;
-  size_t capacity;
-  /* All that came when `count` had reached its limit, by kind; without frames. */
-  onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_held held;
-  onstack_profile_timeline timeline;
-} onstack_profile_stacks;
-
-/* Returns an empty store with one reference, NULL when memory is out. Times of samples are kept in `timeline_bytes`, since
-   `origin_ns`. */
-ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns);
-/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
-ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
-ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
-
-/*
- * Counts a sample, whose frames are these look-up addresses. What `head` points to is copied. *added: the stack was not known
- * before (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
- */
-ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_head *head,
-                                                  const uint64_t *frames, const onstack_sample *sample, size_t limit,
-                                                  bool *added);
-
-/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
-ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
-
-#endif
-
-/* The state of a profile at one instant. Read without the lock. */
-typedef struct onstack_profile_view {
-  onstack_profile_stack *items; /* own copy; frames and heads belong to `stacks` */
-  size_t count;
-  uint64_t *addresses; /* own copy, by the numbers that frames are */
-  size_t address_count;
-  onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_stacks *stacks;  /* a reference, or NULL when there are no samples */
-  onstack_profile_maps *maps;      /* a reference */
-  uint64_t times_kept, times_lost; /* both 0: none were wanted, or there are no samples */
-  bool thread_names;
-  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
-  int64_t start_unix_ns;
-  int64_t duration_ns; /* since then */
-} onstack_profile_view;
-
-/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
-                                               onstack_profile_view *view);
-ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
-
-#endif
-
-/* The name of the frame that holds what came after max_stacks. */
-#define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"
-
-typedef struct onstack_profile_report {
-  onstack_profile *profile;
-  onstack_profile_view view;
-  onstack_symbol_table symbols;
-  uint32_t *numbers; /* of an address of the view, its number in `symbols`; there for those of the view's stacks */
-  bool symbolized;
-  int64_t start_unix_ns;
-  int64_t duration_ns;
-  const char *comments; /* the caller's */
-  uint64_t period;      /* of a profile without samples */
-  onstack_kind kind;    /* the only one that was asked for; 0: all */
-} onstack_profile_report;
-
-/*
- * `always_names`: addresses are named by module and offset even when the caller wants no symbols.
- * Errors: ONSTACK_E_OPTIONS, -ENOMEM, the symbolizer's (nothing to close).
- */
-ONSTACK_INTERNAL int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
-                                                 const onstack_write_options *options, bool always_names);
-ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *report);
-
-#endif
-
-/* Each kind has its value, and most have a count; allocations have both also of what is in use. */
-#define ONSTACK_PROFILE_COLUMNS (2 * ONSTACK_KINDS)
-#define ONSTACK_PROFILE_NO_COLUMN UINT8_MAX
-
-typedef struct onstack_profile_column {
-  const char *type;
-  const char *unit;
-} onstack_profile_column;
-
-typedef struct onstack_profile_columns {
-  onstack_profile_column items[ONSTACK_PROFILE_COLUMNS];
-  uint32_t count;
-  onstack_kind first;              /* whose value is shown first, and whose period the profile has */
-  uint8_t weight[ONSTACK_KINDS];   /* the column of a kind's weight; ONSTACK_PROFILE_NO_COLUMN: none */
-  uint8_t value[ONSTACK_KINDS];    /* of its value */
-  uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PROFILE_NO_COLUMN: no allocations */
-  uint8_t shown;                   /* by default */
-  bool says_shown;                 /* readers would not choose it by themselves */
-  const char *drop_frames;         /* the functions that readers leave out, with what they call; NULL: none */
-  const char *period_type;
-  uint64_t period;
-} onstack_profile_columns;
-
-ONSTACK_INTERNAL onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report);
-
-/* A stack's value in a column; 0 in those of other kinds. */
-ONSTACK_INTERNAL uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns,
-                                                        const onstack_profile_stack *stack, uint32_t column);
-
-#endif
-
-#include <string.h>
-
-/* Sessions that share a profile may have periods of their own. */
-#define ONSTACK_PROFILE_PERIODS 8u
-
-/* As Go's profiles of the same things have them, where there are such. */
-static const struct {
-  const char *weight, *value;
-} columns_types[ONSTACK_KINDS] = {
-    [ONSTACK_KIND_CPU] = {"samples", "cpu"},
-    [ONSTACK_KIND_WALL] = {"samples", "wall"},
-    [ONSTACK_KIND_ALLOCATION] = {"alloc_objects", "alloc_space"},
-    [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
-    [ONSTACK_KIND_DUMP] = {NULL, "threads"},
-};
-
-/*
- * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
- * table's first column names who asked for the memory. The frames are in the profile.
- */
-static const char columns_allocators[] =
-    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
-    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
-    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
-
-static const char *columns_unit_name(onstack_unit unit) {
-  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
-}
-
-/* Readers choose a column by its type: there is one of each. */
-static uint8_t columns_add(onstack_profile_columns *columns, const char *type, onstack_unit unit) {
-  uint32_t i = 0;
-  if (!type) return ONSTACK_PROFILE_NO_COLUMN;
-  while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
-  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, columns_unit_name(unit)};
-  return (uint8_t)i;
-}
-
-/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
-static uint64_t columns_main_period(const onstack_profile_view *view, onstack_kind kind) {
-  uint64_t periods[ONSTACK_PROFILE_PERIODS] = {0}, values[ONSTACK_PROFILE_PERIODS] = {0};
-  size_t known = 0, best = 0;
-  for (size_t i = 0; i < view->count; i++) {
-    size_t at = 0;
-    if (view->items[i].head->kind != kind) continue;
-    while (at < known && periods[at] != view->items[i].head->period) at++;
-    if (at == ONSTACK_PROFILE_PERIODS) continue;
-    if (at == known) periods[known++] = view->items[i].head->period;
-    values[at] += view->items[i].value;
-    if (values[at] > values[best]) best = at;
-  }
-  return periods[best];
-}
-
-static void columns_fill(onstack_profile_columns *columns, uint32_t kinds) {
-  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
-    if (!(kinds & 1u << kind)) continue;
-    if (columns->first == 0) columns->first = kind;
-    columns->weight[kind] = columns_add(columns, columns_types[kind].weight, ONSTACK_UNIT_COUNT);
-    columns->value[kind] = columns_add(columns, columns_types[kind].value, onstack_kind_unit(kind));
-    if (kind != ONSTACK_KIND_ALLOCATION) continue;
-    columns->held_weight = columns_add(columns, "inuse_objects", ONSTACK_UNIT_COUNT);
-    columns->held_value = columns_add(columns, "inuse_space", ONSTACK_UNIT_BYTES);
-  }
-}
-
-onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report) {
-  const onstack_profile_view *view = &report->view;
-  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
-  const uint32_t kinds = view->kinds != 0 ? view->kinds : 1u << empty;
-  onstack_profile_columns columns = {
-      .count = 0, .held_weight = ONSTACK_PROFILE_NO_COLUMN, .held_value = ONSTACK_PROFILE_NO_COLUMN};
-  columns_fill(&columns, kinds);
-  const bool heap = columns.first == ONSTACK_KIND_ALLOCATION;
-  columns.shown = heap ? columns.held_value : columns.value[columns.first];
-  /* Of several kinds, and of allocations, the last would be shown; of the latter that is right, and is said as Go says it. */
-  columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
-  columns.drop_frames = heap ? columns_allocators : NULL;
-  columns.period_type = heap ? "space" : columns.items[columns.shown].type;
-  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period;
-  return columns;
-}
-
-/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
-uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, const onstack_profile_stack *stack,
-                                       uint32_t column) {
-  if (column == columns->value[stack->head->kind]) return stack->value;
-  if (column == columns->weight[stack->head->kind]) return stack->weight;
-  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
-  return column == columns->held_value ? stack->held_value : 0;
-}
-
-/* ---- core/profile/elf/demangle.c ---- */
-/* ---- core/profile/elf/demangle.h ---- */
-/* Names for people, by the host's demangler. */
-#ifndef ONSTACK_PROFILE_ELF_DEMANGLE_H
-#define ONSTACK_PROFILE_ELF_DEMANGLE_H
-
-/* Asks the demangler (may be NULL) for each distinct name that is a symbol's alone. Called without any lock of ours.
-   Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data);
-
-#endif
-
-#include <errno.h>
-#include <stdlib.h>
-
-#define DEMANGLE_CAPACITY ((size_t)16384)
-
-typedef struct demangle_work {
-  onstack_demangler demangler;
-  void *data;
-  uint32_t *names; /* by the number of the system name; 0, which is "", is not known yet */
-  char *text;
-} demangle_work;
-
-static int demangle_ask(const demangle_work *work, onstack_profile_strings *strings, uint32_t system, uint32_t *number) {
-  ONSTACK_STOP_EXCEPTIONS;
-  size_t length = work->demangler(work->data, strings->items[system].text, work->text, DEMANGLE_CAPACITY);
-  *number = system;
-  if (length == 0) return 0;
-  if (length > DEMANGLE_CAPACITY) length = DEMANGLE_CAPACITY;
-  return onstack_profile_strings_add(strings, work->text, length, number);
-}
-
-static int demangle_lines(const demangle_work *work, onstack_symbol_table *table) {
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < table->line_count; i++) {
-    onstack_profile_line *line = &table->lines[i];
-    if (line->name != line->system_name) continue;
-    uint32_t *name = &work->names[line->system_name];
-    if (*name == 0) error = demangle_ask(work, &table->strings, line->system_name, name);
-    if (error == 0) line->name = *name;
-  }
-  return error;
-}
-
-int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data) {
-  if (!demangler || table->line_count == 0) return 0;
-  demangle_work work = {.demangler = demangler, .data = data};
-  work.names = calloc(table->strings.count, sizeof(*work.names)); /* system names are all there; what is added is not one */
-  work.text = malloc(DEMANGLE_CAPACITY);
-  int error = work.names && work.text ? demangle_lines(&work, table) : -ENOMEM;
-  free(work.names);
-  free(work.text);
-  return error;
-}
-
-/* ---- core/profile/elf/elf_module.c ---- */
-/* ---- core/profile/elf/elf_module.h ---- */
-/* Where the symbols of a mapped module are: the file itself, its separate debug file, or the image in memory. */
-#ifndef ONSTACK_PROFILE_ELF_ELF_MODULE_H
-#define ONSTACK_PROFILE_ELF_ELF_MODULE_H
-
+/* ---- core/profile/elf/elf_symbols.c ---- */
 /* ---- core/profile/elf/elf_symbols.h ---- */
 /*
  * Function symbols for a batch of addresses. A symbol counts only for addresses inside [value, value + size): the
@@ -25110,7 +24907,7 @@ ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, cons
 /* How good a name a symbol is for the code that it covers; 0: it is no function. */
 ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
 
-#endif
+/* Where the symbols of a mapped module are: the file itself, its separate debug file, or the image in memory. */
 
 /*
  * Names queries (sorted virtual addresses) from .symtab, then from the .symtab of the debug file of the build id, then
@@ -25130,92 +24927,6 @@ ONSTACK_INTERNAL int onstack_elf_module_open_best(onstack_elf_file *file, const 
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
-
-#define ONSTACK_ELF_DEBUG_ROOT "/usr/lib/debug/.build-id/"
-
-static bool elf_module_fits(const onstack_elf_file *file, const onstack_elf_build_id *wanted) {
-  onstack_elf_build_id id;
-  onstack_elf_read_build_id(file, &id);
-  return id.length == wanted->length && memcmp(id.bytes, wanted->bytes, id.length) == 0;
-}
-
-static int elf_module_open_path(onstack_elf_file *file, const char *path, const onstack_elf_build_id *wanted) {
-  int error = onstack_elf_open_file(file, path);
-  if (error != 0 || wanted->length == 0 || elf_module_fits(file, wanted)) return error;
-  onstack_elf_close(file);
-  return -ENOEXEC;
-}
-
-/* The module's own file. The program's link in /proc leads to it even when its name is gone or hidden by a mount. */
-static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
-  const onstack_elf_build_id *id = &mapping->build_id;
-  if (mapping->main && elf_module_open_path(file, onstack_own_executable(), id) == 0) return 0;
-  if (onstack_profile_mapping_is_file(mapping)) {
-    if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
-    int error = elf_module_open_path(file, mapping->path, id);
-    if (error != 0 || id->length != 0 || onstack_elf_has_stamp(file, &mapping->stamp)) return error;
-    onstack_elf_close(file); /* another file, or written over since it was seen mapped */
-    return -ENOEXEC;
-  }
-  if (mapping->image == 0) return -ENOENT;
-  return onstack_elf_open_memory(file, mapping->image, mapping->image_bytes);
-}
-
-static int elf_module_open_debug(onstack_elf_file *file, const onstack_elf_build_id *id) {
-  char path[sizeof(ONSTACK_ELF_DEBUG_ROOT) + 2 * ONSTACK_ELF_BUILD_ID_MAX + sizeof("/.debug")];
-  if (id->length < 2) return -ENOENT;
-  int used = snprintf(path, sizeof(path), ONSTACK_ELF_DEBUG_ROOT "%02x/", id->bytes[0]);
-  for (uint32_t i = 1; i < id->length; i++) {
-    used += snprintf(path + used, sizeof(path) - (size_t)used, "%02x", id->bytes[i]);
-  }
-  snprintf(path + used, sizeof(path) - (size_t)used, ".debug");
-  return elf_module_open_path(file, path, id);
-}
-
-static bool elf_module_all_named(const onstack_elf_query *queries, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    if (!queries[i].name) return false;
-  }
-  return true;
-}
-
-int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_elf_query *queries, size_t count,
-                               onstack_profile_arena *names) {
-  onstack_elf_file file, debug;
-  int opened = elf_module_open(&file, mapping), error = 0;
-  if (opened == 0) error = onstack_elf_symbols_find(&file, ONSTACK_ELF_SECTION_SYMTAB, queries, count, names);
-  if (error == 0 && !elf_module_all_named(queries, count) && elf_module_open_debug(&debug, &mapping->build_id) == 0) {
-    error = onstack_elf_symbols_find(&debug, ONSTACK_ELF_SECTION_SYMTAB, queries, count, names);
-    onstack_elf_close(&debug);
-  }
-  if (opened == 0 && error == 0) {
-    error = onstack_elf_symbols_find(&file, ONSTACK_ELF_SECTION_DYNSYM, queries, count, names);
-  }
-  if (opened == 0) onstack_elf_close(&file);
-  return error;
-}
-
-static bool elf_module_has_table(const onstack_elf_file *file) {
-  for (uint32_t i = 0; i < file->section_count; i++) {
-    if (file->sections[i].type == ONSTACK_ELF_SECTION_SYMTAB) return true;
-  }
-  return false;
-}
-
-int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
-  onstack_elf_file debug;
-  int opened = elf_module_open(file, mapping);
-  if (opened == 0 && elf_module_has_table(file)) return 0;
-  if (elf_module_open_debug(&debug, &mapping->build_id) != 0) return opened;
-  if (opened == 0) onstack_elf_close(file);
-  *file = debug;
-  return 0;
-}
-
-/* ---- core/profile/elf/elf_symbols.c ---- */
-
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25386,50 +25097,167 @@ int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, 
   return error != 0 ? error : elf_symbols_take_names(&scan, names);
 }
 
+/* Where the symbols of a mapped module are. */
+
+#define ONSTACK_ELF_DEBUG_ROOT "/usr/lib/debug/.build-id/"
+
+static bool elf_module_fits(const onstack_elf_file *file, const onstack_elf_build_id *wanted) {
+  onstack_elf_build_id id;
+  onstack_elf_read_build_id(file, &id);
+  return id.length == wanted->length && memcmp(id.bytes, wanted->bytes, id.length) == 0;
+}
+
+static int elf_module_open_path(onstack_elf_file *file, const char *path, const onstack_elf_build_id *wanted) {
+  int error = onstack_elf_open_file(file, path);
+  if (error != 0 || wanted->length == 0 || elf_module_fits(file, wanted)) return error;
+  onstack_elf_close(file);
+  return -ENOEXEC;
+}
+
+/* The module's own file. The program's link in /proc leads to it even when its name is gone or hidden by a mount. */
+static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
+  const onstack_elf_build_id *id = &mapping->build_id;
+  if (mapping->main && elf_module_open_path(file, onstack_own_executable(), id) == 0) return 0;
+  if (onstack_profile_mapping_is_file(mapping)) {
+    if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
+    int error = elf_module_open_path(file, mapping->path, id);
+    if (error != 0 || id->length != 0 || onstack_elf_has_stamp(file, &mapping->stamp)) return error;
+    onstack_elf_close(file); /* another file, or written over since it was seen mapped */
+    return -ENOEXEC;
+  }
+  if (mapping->image == 0) return -ENOENT;
+  return onstack_elf_open_memory(file, mapping->image, mapping->image_bytes);
+}
+
+static int elf_module_open_debug(onstack_elf_file *file, const onstack_elf_build_id *id) {
+  char path[sizeof(ONSTACK_ELF_DEBUG_ROOT) + 2 * ONSTACK_ELF_BUILD_ID_MAX + sizeof("/.debug")];
+  if (id->length < 2) return -ENOENT;
+  int used = snprintf(path, sizeof(path), ONSTACK_ELF_DEBUG_ROOT "%02x/", id->bytes[0]);
+  for (uint32_t i = 1; i < id->length; i++) {
+    used += snprintf(path + used, sizeof(path) - (size_t)used, "%02x", id->bytes[i]);
+  }
+  snprintf(path + used, sizeof(path) - (size_t)used, ".debug");
+  return elf_module_open_path(file, path, id);
+}
+
+static bool elf_module_all_named(const onstack_elf_query *queries, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (!queries[i].name) return false;
+  }
+  return true;
+}
+
+int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_elf_query *queries, size_t count,
+                               onstack_profile_arena *names) {
+  onstack_elf_file file, debug;
+  int opened = elf_module_open(&file, mapping), error = 0;
+  if (opened == 0) error = onstack_elf_symbols_find(&file, ONSTACK_ELF_SECTION_SYMTAB, queries, count, names);
+  if (error == 0 && !elf_module_all_named(queries, count) && elf_module_open_debug(&debug, &mapping->build_id) == 0) {
+    error = onstack_elf_symbols_find(&debug, ONSTACK_ELF_SECTION_SYMTAB, queries, count, names);
+    onstack_elf_close(&debug);
+  }
+  if (opened == 0 && error == 0) {
+    error = onstack_elf_symbols_find(&file, ONSTACK_ELF_SECTION_DYNSYM, queries, count, names);
+  }
+  if (opened == 0) onstack_elf_close(&file);
+  return error;
+}
+
+static bool elf_module_has_table(const onstack_elf_file *file) {
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    if (file->sections[i].type == ONSTACK_ELF_SECTION_SYMTAB) return true;
+  }
+  return false;
+}
+
+int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
+  onstack_elf_file debug;
+  int opened = elf_module_open(file, mapping);
+  if (opened == 0 && elf_module_has_table(file)) return 0;
+  if (elf_module_open_debug(&debug, &mapping->build_id) != 0) return opened;
+  if (opened == 0) onstack_elf_close(file);
+  *file = debug;
+  return 0;
+}
+
 /* ---- core/profile/elf/symbol_index.c ---- */
-
-/* ---- core/profile/elf/symbol_names.h ---- */
-/*
- * Copies the names of many symbols out of an image's string table into one block of memory: a name that is handed out
- * for the life of the process must not hang on a file that can be truncated or written over. Names are asked for by
- * rising offset, so that the table is read once and in pieces, and linkers' shared tails ("bar" inside "foobar") are
- * copied once: the block is never larger than the table is.
- */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOL_NAMES_H
-#define ONSTACK_PROFILE_ELF_SYMBOL_NAMES_H
-
-typedef struct onstack_symbol_names {
-  char *text; /* malloc'ed, the caller's; place 0 holds the empty name */
-  size_t used, capacity;
-  /* The rest is of symbol_names.c. */
-  const onstack_elf_file *file;
-  const onstack_elf_section *table;
-  char *window;
-  uint64_t window_at; /* its place in the table */
-  size_t window_bytes;
-  uint64_t budget; /* bytes that may still be read */
-  uint64_t last;   /* the place in the table, the length and the place in `text` of the newest name */
-  size_t last_length;
-  uint32_t last_copy;
-} onstack_symbol_names;
-
-/* False when memory is out: then there is nothing to close. The image and its section stay until the end. */
-ONSTACK_INTERNAL bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
-                                                 const onstack_elf_section *table);
-
-/*
- * The place in `text` of the name at an offset of the table, not below that of the last call; without the version of an
- * exported symbol (name@@VERSION). 0: it has no end, is empty, cannot be read (any more), or there is no room for it.
- */
-ONSTACK_INTERNAL uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset);
-
-/* What reading needed is freed; `text` stays. */
-ONSTACK_INTERNAL void onstack_symbol_names_end(onstack_symbol_names *names);
-
-#endif
 
 #include <stdlib.h>
 #include <string.h>
+
+#define SYMBOL_NAMES_WINDOW ((size_t)64 * 1024) /* a longer name is none; mangled ones reach some kilobytes */
+#define SYMBOL_NAMES_MOST ((size_t)128 << 20)   /* bytes; 106,477 functions of a large compiler have 18 MiB */
+/* A table of zeros, or without an end, that only claims to be large costs no more reading than this. */
+#define SYMBOL_NAMES_READ ((uint64_t)1 << 30)
+
+bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
+                                const onstack_elf_section *table) {
+  *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
+  names->window = malloc(SYMBOL_NAMES_WINDOW);
+  names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
+  if (names->window && names->text) {
+    names->text[0] = '\0';
+    return true;
+  }
+  free(names->window);
+  free(names->text);
+  return false;
+}
+
+/* The window begins at the offset, which lies in the table. */
+static bool symbol_names_read(onstack_symbol_names *names, uint64_t offset) {
+  uint64_t there = names->table->bytes - offset;
+  names->window_at = offset;
+  names->window_bytes = 0;
+  size_t bytes = there < SYMBOL_NAMES_WINDOW ? (size_t)there : SYMBOL_NAMES_WINDOW;
+  if (bytes > names->budget || !onstack_elf_read(names->file, names->table->offset + offset, names->window, bytes))
+    return false;
+  names->budget -= bytes;
+  names->window_bytes = bytes;
+  return true;
+}
+
+/* The length of the name that begins in the window, or 0. */
+static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t offset) {
+  if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
+  const char *name = names->window + (offset - names->window_at);
+  const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
+  if (!end || end == name) return 0;
+  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
+  return (size_t)((!version ? end : version) - name);
+}
+
+static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
+  if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
+  char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
+  if (!text) return 0;
+  size_t place = names->used;
+  memcpy(text + place, name, length);
+  text[place + length] = '\0';
+  names->text = text;
+  names->used += length + 1;
+  return (uint32_t)place;
+}
+
+uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset) {
+  if (offset >= names->table->bytes) return 0;
+  if (offset >= names->last && offset - names->last < names->last_length)
+    return names->last_copy + (uint32_t)(offset - names->last);
+  size_t length = symbol_names_length(names, offset);
+  if (length == 0 && symbol_names_read(names, offset)) length = symbol_names_length(names, offset);
+  if (length == 0) return 0;
+  uint32_t copy = symbol_names_keep(names, names->window + (offset - names->window_at), length);
+  if (copy == 0) return 0;
+  names->last = offset;
+  names->last_length = length;
+  names->last_copy = copy;
+  return copy;
+}
+
+void onstack_symbol_names_end(onstack_symbol_names *names) {
+  free(names->window);
+  names->window = NULL;
+}
 
 #define SYMBOL_INDEX_FILES 1024u            /* a host that loads new files without end must not make us grow without end */
 #define SYMBOL_INDEX_BACK 16u               /* symbols before an address that are tried; functions nest one or two deep */
@@ -25609,88 +25437,11 @@ ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *se
   return NULL;
 }
 
-/* ---- core/profile/elf/symbol_names.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#define SYMBOL_NAMES_WINDOW ((size_t)64 * 1024) /* a longer name is none; mangled ones reach some kilobytes */
-#define SYMBOL_NAMES_MOST ((size_t)128 << 20)   /* bytes; 106,477 functions of a large compiler have 18 MiB */
-/* A table of zeros, or without an end, that only claims to be large costs no more reading than this. */
-#define SYMBOL_NAMES_READ ((uint64_t)1 << 30)
-
-bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
-                                const onstack_elf_section *table) {
-  *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
-  names->window = malloc(SYMBOL_NAMES_WINDOW);
-  names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
-  if (names->window && names->text) {
-    names->text[0] = '\0';
-    return true;
-  }
-  free(names->window);
-  free(names->text);
-  return false;
-}
-
-/* The window begins at the offset, which lies in the table. */
-static bool symbol_names_read(onstack_symbol_names *names, uint64_t offset) {
-  uint64_t there = names->table->bytes - offset;
-  names->window_at = offset;
-  names->window_bytes = 0;
-  size_t bytes = there < SYMBOL_NAMES_WINDOW ? (size_t)there : SYMBOL_NAMES_WINDOW;
-  if (bytes > names->budget || !onstack_elf_read(names->file, names->table->offset + offset, names->window, bytes))
-    return false;
-  names->budget -= bytes;
-  names->window_bytes = bytes;
-  return true;
-}
-
-/* The length of the name that begins in the window, or 0. */
-static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t offset) {
-  if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
-  const char *name = names->window + (offset - names->window_at);
-  const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
-  if (!end || end == name) return 0;
-  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
-  return (size_t)((!version ? end : version) - name);
-}
-
-static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
-  if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
-  char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
-  if (!text) return 0;
-  size_t place = names->used;
-  memcpy(text + place, name, length);
-  text[place + length] = '\0';
-  names->text = text;
-  names->used += length + 1;
-  return (uint32_t)place;
-}
-
-uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset) {
-  if (offset >= names->table->bytes) return 0;
-  if (offset >= names->last && offset - names->last < names->last_length)
-    return names->last_copy + (uint32_t)(offset - names->last);
-  size_t length = symbol_names_length(names, offset);
-  if (length == 0 && symbol_names_read(names, offset)) length = symbol_names_length(names, offset);
-  if (length == 0) return 0;
-  uint32_t copy = symbol_names_keep(names, names->window + (offset - names->window_at), length);
-  if (copy == 0) return 0;
-  names->last = offset;
-  names->last_length = length;
-  names->last_copy = copy;
-  return copy;
-}
-
-void onstack_symbol_names_end(onstack_symbol_names *names) {
-  free(names->window);
-  names->window = NULL;
-}
-
 /* ---- core/profile/elf/symbol_table.c ---- */
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25794,32 +25545,7 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
   return error;
 }
 
-/* ---- core/profile/elf/symbolize.c ---- */
-/* ---- core/profile/elf/symbolize.h ---- */
-/* Names for the addresses of a symbol table: from the host's symbolizer, from ELF files, from module and offset. */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOLIZE_H
-#define ONSTACK_PROFILE_ELF_SYMBOLIZE_H
-
-/*
- * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
- * it knows what lies there now. Called without any lock of ours: it may take its time
- * and call this library. Errors: whatever it returns; -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                                       onstack_symbolizer symbolizer, void *data);
-
-/* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-/* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-#endif
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
+/* Names for the addresses: from the host, from ELF files, from module and offset. */
 
 /* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
 static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
@@ -25933,283 +25659,48 @@ int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onsta
   return error;
 }
 
-/* ---- core/profile/folded.c ---- */
-/*
- * Folded stacks. The frames of each stack become ranks of their names, root first; ranks are compared and merged, and
- * text is made only for the lines that are written: names repeat a thousandfold, and the text of all stacks could be
- * many times the profile.
- */
+/* Names for people, by the demangler of the host. */
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#define DEMANGLE_CAPACITY ((size_t)16384)
 
-#define ONSTACK_FOLDED_UNNAMED_THREAD "[unnamed thread]"
+typedef struct demangle_work {
+  onstack_demangler demangler;
+  void *data;
+  uint32_t *names; /* by the number of the system name; 0, which is "", is not known yet */
+  char *text;
+} demangle_work;
 
-typedef struct folded_line {
-  uint32_t *frames; /* first numbers of `names`, later ranks; root first */
-  size_t count;
-  uint64_t number;
-} folded_line;
-
-typedef struct folded_report {
-  const onstack_profile_report *report;
-  onstack_profile_strings names; /* as they are written */
-  uint32_t *line_names;          /* symbol table's line -> number in `names` */
-  uint32_t *order;               /* rank -> number in `names` */
-  onstack_profile_arena arena;
-  folded_line *lines;
-  size_t count;
-} folded_report;
-
-/* Adds a name as it is written: the separators are not for names. */
-static int folded_add_name(folded_report *folded, const char *text, size_t length, uint32_t *number) {
-  if (!memchr(text, ';', length) && !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
-    return onstack_profile_strings_add(&folded->names, text, length, number);
-  }
-  char *clean = malloc(length);
-  if (!clean) return -ENOMEM;
-  for (size_t i = 0; i < length; i++) {
-    clean[i] = text[i] == ';' ? ':' : text[i] == '\n' || text[i] == '\r' ? ' ' : text[i];
-  }
-  int error = onstack_profile_strings_add(&folded->names, clean, length, number);
-  free(clean);
-  return error;
+static int demangle_ask(const demangle_work *work, onstack_profile_strings *strings, uint32_t system, uint32_t *number) {
+  ONSTACK_STOP_EXCEPTIONS;
+  size_t length = work->demangler(work->data, strings->items[system].text, work->text, DEMANGLE_CAPACITY);
+  *number = system;
+  if (length == 0) return 0;
+  if (length > DEMANGLE_CAPACITY) length = DEMANGLE_CAPACITY;
+  return onstack_profile_strings_add(strings, work->text, length, number);
 }
 
-static int folded_add_names(folded_report *folded) {
-  const onstack_symbol_table *symbols = &folded->report->symbols;
-  folded->line_names = malloc((symbols->line_count + 1) * sizeof(*folded->line_names));
-  if (!folded->line_names) return -ENOMEM;
+static int demangle_lines(const demangle_work *work, onstack_symbol_table *table) {
   int error = 0;
-  for (size_t i = 0; error == 0 && i < symbols->line_count; i++) {
-    const onstack_profile_string *name = &symbols->strings.items[symbols->lines[i].name];
-    error = folded_add_name(folded, name->text, name->length, &folded->line_names[i]);
+  for (size_t i = 0; error == 0 && i < table->line_count; i++) {
+    onstack_profile_line *line = &table->lines[i];
+    if (line->name != line->system_name) continue;
+    uint32_t *name = &work->names[line->system_name];
+    if (*name == 0) error = demangle_ask(work, &table->strings, line->system_name, name);
+    if (error == 0) line->name = *name;
   }
   return error;
 }
 
-/* Writes names of a stack's functions from the end of `frames` to its start; returns how many (with NULL: counts). */
-static size_t folded_put_functions(const folded_report *folded, const onstack_profile_stack *stack, uint32_t *end) {
-  const onstack_symbol_table *symbols = &folded->report->symbols;
-  size_t count = 0;
-  for (uint32_t i = 0; i < stack->frame_count; i++) {
-    uint32_t number = folded->report->numbers[stack->frames[i]];
-    uint32_t line = symbols->lines_of[number].first;
-    for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
-      count++;
-      if (end) *(end - count) = folded->line_names[line];
-    }
-  }
-  return count;
-}
-
-/* Of time the ticks, which other tools count too; of anything else what it is measured in. */
-static uint64_t folded_number(const onstack_profile_stack *stack) {
-  const bool ticks = stack->head->kind == ONSTACK_KIND_CPU || stack->head->kind == ONSTACK_KIND_WALL;
-  return ticks ? stack->weight : stack->value;
-}
-
-static int folded_add_stack(folded_report *folded, const onstack_profile_stack *stack) {
-  uint32_t head[2], head_count = 0;
-  int error = 0;
-  if (folded->report->view.thread_names) {
-    const char *name = stack->head->thread_name[0] != '\0' ? stack->head->thread_name : ONSTACK_FOLDED_UNNAMED_THREAD;
-    error = folded_add_name(folded, name, strlen(name), &head[head_count++]);
-  }
-  const char *cut = onstack_profile_truncation_frame(stack->head->truncation);
-  if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
-  if (error != 0) return error;
-  folded_line *line = &folded->lines[folded->count];
-  line->number = folded_number(stack);
-  line->count = head_count + folded_put_functions(folded, stack, NULL);
-  line->frames = onstack_profile_arena_take(&folded->arena, line->count * sizeof(*line->frames));
-  if (!line->frames) return -ENOMEM;
-  for (uint32_t i = 0; i < head_count; i++) line->frames[i] = head[i];
-  folded_put_functions(folded, stack, line->frames + line->count);
-  folded->count++;
-  return 0;
-}
-
-static int folded_add_overflow(folded_report *folded, const onstack_profile_stack *overflow) {
-  if (overflow->weight == 0) return 0;
-  folded_line *line = &folded->lines[folded->count];
-  *line = (folded_line){.count = 1, .number = folded_number(overflow)};
-  line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
-  if (!line->frames) return -ENOMEM;
-  folded->count++;
-  return folded_add_name(folded, ONSTACK_PROFILE_OVERFLOW_FRAME, strlen(ONSTACK_PROFILE_OVERFLOW_FRAME), line->frames);
-}
-
-typedef struct folded_name {
-  const char *text;
-  uint32_t number;
-} folded_name;
-
-/* Names compare as they do in a line, where ';' follows: "f (cold)" comes before "f", since ' ' is below ';'. */
-static int folded_compare_names(const void *a, const void *b) {
-  const unsigned char *left = (const unsigned char *)((const folded_name *)a)->text;
-  const unsigned char *right = (const unsigned char *)((const folded_name *)b)->text;
-  while (*left == *right && *left != '\0') left++, right++;
-  unsigned char x = *left == '\0' ? ';' : *left, y = *right == '\0' ? ';' : *right;
-  return x < y ? -1 : x > y;
-}
-
-/* Replaces numbers by ranks, so that stacks compare as numbers do. */
-static int folded_rank(folded_report *folded) {
-  size_t count = folded->names.count;
-  folded_name *sorted = malloc(count * sizeof(*sorted));
-  uint32_t *ranks = malloc(count * sizeof(*ranks));
-  folded->order = malloc(count * sizeof(*folded->order));
-  int error = !sorted || !ranks || !folded->order ? -ENOMEM : 0;
-  if (error == 0) {
-    for (size_t i = 0; i < count; i++) {
-      sorted[i] = (folded_name){.text = folded->names.items[i].text, .number = (uint32_t)i};
-    }
-    qsort(sorted, count, sizeof(*sorted), folded_compare_names);
-    for (size_t i = 0; i < count; i++) {
-      folded->order[i] = sorted[i].number;
-      ranks[sorted[i].number] = (uint32_t)i;
-    }
-    for (size_t i = 0; i < folded->count; i++) {
-      folded_line *line = &folded->lines[i];
-      for (size_t frame = 0; frame < line->count; frame++) line->frames[frame] = ranks[line->frames[frame]];
-    }
-  }
-  free(sorted);
-  free(ranks);
+int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data) {
+  if (!demangler || table->line_count == 0) return 0;
+  demangle_work work = {.demangler = demangler, .data = data};
+  work.names = calloc(table->strings.count, sizeof(*work.names)); /* system names are all there; what is added is not one */
+  work.text = malloc(DEMANGLE_CAPACITY);
+  int error = work.names && work.text ? demangle_lines(&work, table) : -ENOMEM;
+  free(work.names);
+  free(work.text);
   return error;
 }
-
-static int folded_compare_lines(const void *a, const void *b) {
-  const folded_line *left = a, *right = b;
-  size_t common = left->count < right->count ? left->count : right->count;
-  for (size_t i = 0; i < common; i++) {
-    if (left->frames[i] != right->frames[i]) return left->frames[i] < right->frames[i] ? -1 : 1;
-  }
-  return left->count < right->count ? -1 : left->count > right->count;
-}
-
-static int folded_build(folded_report *folded) {
-  const onstack_profile_view *view = &folded->report->view;
-  folded->lines = malloc((view->count + ONSTACK_KINDS) * sizeof(*folded->lines));
-  if (!folded->lines) return -ENOMEM;
-  int error = folded_add_names(folded);
-  for (size_t i = 0; error == 0 && i < view->count; i++) error = folded_add_stack(folded, &view->items[i]);
-  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) error = folded_add_overflow(folded, &view->overflow[i]);
-  if (error == 0) error = folded_rank(folded);
-  if (error == 0) qsort(folded->lines, folded->count, sizeof(*folded->lines), folded_compare_lines);
-  return error;
-}
-
-static int folded_write_lines(const folded_report *folded, onstack_profile_output *output) {
-  int error = 0;
-  for (size_t i = 0, next; error == 0 && i < folded->count; i = next) {
-    const folded_line *line = &folded->lines[i];
-    uint64_t sum = 0;
-    for (next = i; next < folded->count && folded_compare_lines(line, &folded->lines[next]) == 0; next++) {
-      sum += folded->lines[next].number;
-    }
-    for (size_t frame = 0; frame < line->count; frame++) {
-      const onstack_profile_string *name = &folded->names.items[folded->order[line->frames[frame]]];
-      if (frame > 0) onstack_profile_output_put(output, ";", 1);
-      onstack_profile_output_put(output, name->text, name->length);
-    }
-    char number[24];
-    int length = snprintf(number, sizeof(number), " %" PRIu64 "\n", sum);
-    error = onstack_profile_output_put(output, number, (size_t)length);
-  }
-  return error;
-}
-
-static void folded_release(folded_report *folded) {
-  onstack_profile_strings_release(&folded->names);
-  onstack_profile_arena_release(&folded->arena);
-  free(folded->line_names);
-  free(folded->order);
-  free(folded->lines);
-}
-
-static int folded_write(const onstack_profile_report *report, onstack_profile_output *output) {
-  folded_report folded = {.report = report};
-  if (report->view.kinds & (report->view.kinds - 1)) return ONSTACK_E_KINDS;
-  int error = onstack_profile_strings_init(&folded.names);
-  if (error == 0) error = folded_build(&folded);
-  if (error == 0) error = folded_write_lines(&folded, output);
-  folded_release(&folded);
-  return error;
-}
-
-ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
-                                             onstack_writer writer, void *writer_data) {
-  ONSTACK_UNCANCELLED;
-  onstack_profile_report report;
-  onstack_profile_output output;
-  if (!writer) return ONSTACK_E_OPTIONS;
-  int error = onstack_profile_report_open(&report, profile, options, true);
-  if (error != 0) return error;
-  error = onstack_profile_output_open(&output, writer, writer_data);
-  if (error == 0) error = onstack_profile_output_close(&output, folded_write(&report, &output));
-  onstack_profile_report_close(&report);
-  return error;
-}
-
-/* ---- core/profile/generated/code_source_names.c ---- */
-/* Names by whoever knows how to walk the code (platform/code_source_ops.h). */
-
-/* ---- core/profile/generated/generated.h ---- */
-/*
- * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
- * say of their code. One thread, one report; no lock.
- */
-#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
-#define ONSTACK_PROFILE_GENERATED_GENERATED_H
-
-#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
-
-typedef struct onstack_generated_item {
-  uint64_t address; /* as the process has it */
-  uint32_t number;
-} onstack_generated_item;
-
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-ONSTACK_INTERNAL bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                           size_t number, uint64_t *real);
-
-/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
-ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                               onstack_generated_item **items, size_t *count);
-
-/* The index of the first address that is not below `start`, of items that begin with such an address each. */
-ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
-
-/* The compiler that gives its functions such names; NULL: not known by that. */
-ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
-
-/* Adds a function, of the engine that its name tells. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line);
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
-
-static int code_source_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  char name[ONSTACK_GENERATED_NAME];
-  int error = 0;
-  if (!source || !source->symbol) return 0;
-  for (size_t i = 0; error == 0 && i < table->count; i++) {
-    uint64_t real;
-    if (!onstack_generated_is(table, context->maps, i, &real)) continue;
-    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
-  }
-  return error;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
 
 /* ---- core/profile/generated/generated.c ---- */
 
@@ -26217,8 +25708,10 @@ ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_sourc
 #include <stdlib.h>
 #include <string.h>
 
-bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
-                          uint64_t *real) {
+/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
+   now. */
+static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
+                         uint64_t *real) {
   const uint64_t address = table->addresses[number];
   if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
@@ -26238,7 +25731,7 @@ int onstack_generated_collect(const onstack_symbol_table *table, const onstack_p
   if (!*items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
-    if (!onstack_generated_is(table, maps, i, &real)) continue;
+    if (!generated_is(table, maps, i, &real)) continue;
     (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), generated_compare);
@@ -26275,6 +25768,33 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
   return onstack_profile_strings_add_text(&table->strings, engine, &table->lines_of[number].engine);
 }
 
+/* Names by whoever knows how to walk the code (platform/code_source_ops.h). */
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
+
+static int code_source_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
+  char name[ONSTACK_GENERATED_NAME];
+  int error = 0;
+  if (!source || !source->symbol) return 0;
+  for (size_t i = 0; error == 0 && i < table->count; i++) {
+    uint64_t real;
+    if (!generated_is(table, context->maps, i, &real)) continue;
+    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
+  }
+  return error;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
+
+int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
+                                                   &onstack_name_source_perf_map};
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
+  return error;
+}
+
 /* ---- core/profile/generated/jitdump.c ---- */
 /*
  * Names and lines of generated code as compilers at run time dump them for perf: jit-PID.dump, a file of records (Linux,
@@ -26285,21 +25805,6 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
  * keeps its name. Where another function lay there between its samples, the address is counted as replaced. Only a file that
  * is ours is read.
  */
-/* ---- core/profile/generated/span_names.h ---- */
-/* When the addresses of a report were sampled, for sources of names that have times. One thread, one report; no lock. */
-#ifndef ONSTACK_PROFILE_GENERATED_SPAN_NAMES_H
-#define ONSTACK_PROFILE_GENERATED_SPAN_NAMES_H
-
-/* From the first sample of an address to the last. */
-typedef struct onstack_generated_span {
-  uint64_t first_ns, last_ns; /* monotonic; 0, UINT64_MAX: not known */
-} onstack_generated_span;
-
-/* Of all addresses of the table, by number, as the stacks tell; the caller's to free. NULL: no memory. */
-ONSTACK_INTERNAL onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table,
-                                                                 const onstack_name_context *context);
-
-#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26307,6 +25812,31 @@ ONSTACK_INTERNAL onstack_generated_span *onstack_generated_spans(const onstack_s
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* When the addresses of a report were sampled, for sources of names that have times. One thread, one report; no lock. */
+
+/* From the first sample of an address to the last. */
+typedef struct onstack_generated_span {
+  uint64_t first_ns, last_ns; /* monotonic; 0, UINT64_MAX: not known */
+} onstack_generated_span;
+
+/* Of all addresses of the table, by number, as the stacks tell; the caller's to free. NULL: no memory. */
+static onstack_generated_span *generated_spans(const onstack_symbol_table *table, const onstack_name_context *context) {
+  onstack_generated_span *spans = malloc((table->count + 1) * sizeof(*spans));
+  if (!spans) return NULL;
+  for (size_t i = 0; i < table->count; i++) spans[i] = (onstack_generated_span){UINT64_MAX, 0};
+  for (size_t i = 0; i < context->stack_count; i++) {
+    const onstack_profile_stack *stack = &context->stacks[i];
+    for (uint32_t frame = 0; frame < stack->frame_count; frame++) {
+      onstack_generated_span *span = &spans[context->numbers[stack->frames[frame]]];
+      if (stack->first_ns < span->first_ns) span->first_ns = stack->first_ns;
+      if (stack->last_ns > span->last_ns) span->last_ns = stack->last_ns;
+    }
+  }
+  for (size_t i = 0; i < table->count; i++)
+    if (spans[i].last_ns == 0) spans[i] = (onstack_generated_span){0, UINT64_MAX};
+  return spans;
+}
 
 #define JITDUMP_MAGIC 0x4a695444u /* of a writer with our byte order */
 #define JITDUMP_WINDOW ((size_t)64 * 1024)
@@ -26603,7 +26133,7 @@ static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, co
   onstack_generated_item *items;
   int error = onstack_generated_collect(table, context->maps, &items, &dump.count);
   if (error != 0) return error;
-  onstack_generated_span *spans = onstack_generated_spans(table, context);
+  onstack_generated_span *spans = generated_spans(table, context);
   dump.items = calloc(dump.count + 1, sizeof(*dump.items));
   dump.window = malloc(JITDUMP_WINDOW);
   for (size_t i = 0; dump.items && spans && i < dump.count; i++) {
@@ -26660,16 +26190,6 @@ static int jitdump_read_and_give(onstack_symbol_table *table, const onstack_name
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = {jitdump_read_and_give};
-
-/* ---- core/profile/generated/name_source.c ---- */
-
-int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
-                                                   &onstack_name_source_perf_map};
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
-  return error;
-}
 
 /* ---- core/profile/generated/perf_map.c ---- */
 /*
@@ -26849,62 +26369,14 @@ static int perf_map_read_and_give(onstack_symbol_table *table, const onstack_nam
 
 ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map = {perf_map_read_and_give};
 
-/* ---- core/profile/generated/span_names.c ---- */
+/* ---- core/profile/maps/maps.c ---- */
 
 #include <stdlib.h>
-
-onstack_generated_span *onstack_generated_spans(const onstack_symbol_table *table, const onstack_name_context *context) {
-  onstack_generated_span *spans = malloc((table->count + 1) * sizeof(*spans));
-  if (!spans) return NULL;
-  for (size_t i = 0; i < table->count; i++) spans[i] = (onstack_generated_span){UINT64_MAX, 0};
-  for (size_t i = 0; i < context->stack_count; i++) {
-    const onstack_profile_stack *stack = &context->stacks[i];
-    for (uint32_t frame = 0; frame < stack->frame_count; frame++) {
-      onstack_generated_span *span = &spans[context->numbers[stack->frames[frame]]];
-      if (stack->first_ns < span->first_ns) span->first_ns = stack->first_ns;
-      if (stack->last_ns > span->last_ns) span->last_ns = stack->last_ns;
-    }
-  }
-  for (size_t i = 0; i < table->count; i++)
-    if (spans[i].last_ns == 0) spans[i] = (onstack_generated_span){0, UINT64_MAX};
-  return spans;
-}
-
-/* ---- core/profile/interpreted_lines.c ---- */
-
-#include <stdio.h>
-
-ONSTACK_INTERNAL_DEFINE int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
-
-/* The system name has the language before it, "python:<module>": readers take a name for one of C++, and its brackets for
-   parameters to be left out, if the two are the same. */
-static int interpreted_name(onstack_symbol_table *table, uint32_t number, const onstack_frame_text *text) {
-  char system_name[sizeof(text->language) + sizeof(text->function) + 1];
-  snprintf(system_name, sizeof(system_name), "%s:%s", text->language, text->function);
-  const onstack_symbol_line line = {.size = sizeof(line),
-                                    .name = text->function,
-                                    .system_name = text->language[0] ? system_name : NULL,
-                                    .file = text->file,
-                                    .line = text->line,
-                                    .start_line = text->start_line};
-  return onstack_profile_symbols_add_line(table, number, &line);
-}
-
-int onstack_profile_name_interpreted(onstack_symbol_table *table) {
-  int (*const describe)(uint64_t, onstack_frame_text *) = onstack_observe(&onstack_profile_interpreted);
-  int error = 0;
-  for (size_t i = 0; describe && error == 0 && i < table->count; i++) {
-    onstack_frame_text text = {.size = sizeof(text)};
-    if (onstack_is_interpreted(table->addresses[i]) && describe(table->addresses[i], &text) == 0)
-      error = interpreted_name(table, (uint32_t)i, &text);
-  }
-  return error;
-}
-
-/* ---- core/profile/maps/mapping.c ---- */
-/* What can be asked of one mapping, and of an address. */
-
 #include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+/* What can be asked of one mapping, and of an address. */
 
 bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping) {
   return mapping->path[0] == '/' && mapping->path[1] != '/';
@@ -26959,154 +26431,9 @@ bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t addr
   return !mapping->retired;
 }
 
-/* ---- core/profile/maps/maps.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-#ifdef __linux__
-#include <sys/auxv.h>
-#endif
-
-static uint64_t maps_program_entry(void) {
-#ifdef __linux__
-  return getauxval(AT_ENTRY);
-#else
-  return 0;
-#endif
-}
-
-onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
-                                                     const char *path, size_t path_length) {
-  void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
-  if (!items) return NULL;
-  maps->items = items;
-  onstack_profile_mapping *copy = &maps->items[maps->count];
-  *copy = *mapping;
-  copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
-  if (!copy->path) return NULL;
-  maps->count++;
-  return copy;
-}
-
-static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
-  return a->start == b->start && a->limit == b->limit && a->offset == b->offset && a->device == b->device &&
-         a->inode == b->inode && strcmp(a->path, b->path) == 0;
-}
-
-/* Build id and addresses of an image: from memory, or, where memory cannot be read (seccomp, emulators), the file. */
-static void maps_identify(onstack_profile_mapping *mapping, const onstack_profile_maps *previous, bool changed) {
-  const onstack_profile_mapping *known = !previous ? NULL : onstack_profile_maps_find(previous, mapping->start);
-  const bool is_known = known && (!changed || (known->load != 0 && known->load == mapping->load));
-  if (is_known && !known->retired && maps_same(known, mapping)) {
-    mapping->build_id = known->build_id;
-    mapping->stamp = known->stamp;
-    mapping->vaddr_difference = known->vaddr_difference;
-    return;
-  }
-  onstack_elf_file image;
-  bool open = mapping->image != 0 && onstack_elf_open_memory(&image, mapping->image, mapping->image_bytes) == 0;
-  if (!open && onstack_profile_mapping_is_file(mapping) && !mapping->deleted) {
-    open = onstack_elf_open_file(&image, mapping->path) == 0;
-  }
-  if (!open) return;
-  onstack_elf_read_build_id(&image, &mapping->build_id);
-  bool stamped = mapping->build_id.length == 0 && onstack_profile_mapping_is_file(mapping) && !mapping->deleted;
-  if (stamped) mapping->stamp = onstack_elf_stamp_of(mapping->path);
-  onstack_elf_code_to_vaddr(&image, mapping->offset, mapping->limit - mapping->start, &mapping->vaddr_difference);
-  onstack_elf_close(&image);
-}
-
-typedef struct maps_scan {
-  onstack_profile_maps *maps;
-  /* The start of the file whose mappings follow each other. */
-  uint64_t image, image_bytes, device, inode;
-  uint64_t entry, last;
-  bool failed;
-} maps_scan;
-
-static void maps_track_image(maps_scan *scan, const onstack_mapping *mapping) {
-  /* The kernel's own images ("[vdso]") have no inode and one mapping. */
-  bool own = mapping->inode == 0 && mapping->executable && mapping->path[0] == '[';
-  if (mapping->offset == 0 && (mapping->inode != 0 || own)) {
-    scan->image = mapping->low;
-    scan->image_bytes = mapping->high - mapping->low;
-    scan->device = mapping->device;
-    scan->inode = mapping->inode;
-  } else if (mapping->inode == 0 || mapping->inode != scan->inode || mapping->device != scan->device) {
-    scan->image = scan->image_bytes = scan->device = scan->inode = 0;
-  }
-}
-
-static void maps_visit(void *data, const onstack_mapping *mapping) {
-  maps_scan *scan = data;
-  if (scan->failed || mapping->low < scan->last) return; /* the list changed between two reads */
-  scan->last = mapping->high;
-  maps_track_image(scan, mapping);
-  if (!mapping->executable) return;
-  onstack_profile_mapping code = {.start = mapping->low,
-                                  .real = mapping->low,
-                                  .limit = mapping->high,
-                                  .offset = mapping->offset,
-                                  .device = mapping->device,
-                                  .inode = mapping->inode,
-                                  .image = scan->image,
-                                  .image_bytes = scan->image_bytes,
-                                  .main = scan->entry >= mapping->low && scan->entry < mapping->high,
-                                  .deleted = mapping->deleted};
-  scan->failed = !onstack_profile_maps_append(scan->maps, &code, mapping->path, mapping->path_length);
-}
-
-static bool maps_read_now(onstack_profile_maps *maps) {
-  maps_scan scan = {.maps = maps, .entry = maps_program_entry()};
-  if (onstack_proc_maps_each(maps_visit, &scan) == 0) return !scan.failed;
-  maps->count = 0;
-  return onstack_profile_maps_ask_loader(maps);
-}
-
-onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
-  onstack_profile_maps *maps = calloc(1, sizeof(*maps));
-  if (!maps) return NULL;
-  maps->references = 1;
-  bool good = maps_read_now(maps);
-  if (good) onstack_profile_maps_number(maps);
-  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
-  if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
-  if (good) return maps;
-  onstack_profile_maps_free(maps);
-  return NULL;
-}
-
-bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
-
-void onstack_profile_maps_free(onstack_profile_maps *maps) {
-  onstack_profile_arena_release(&maps->arena);
-  free(maps->items);
-  free(maps);
-}
-
-const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps, uint64_t address) {
-  size_t low = 0, high = maps->count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (maps->items[middle].limit <= address) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  if (low == maps->count || maps->items[low].start > address) return NULL;
-  return &maps->items[low];
-}
-
-/* ---- core/profile/maps/maps_loader.c ---- */
 /* What the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries. */
 
 #ifdef __linux__
-
-#include <stdlib.h>
-#include <string.h>
-#include <sys/auxv.h>
-#include <unistd.h>
 
 typedef struct loader_scan {
   onstack_profile_maps *maps;
@@ -27208,9 +26535,10 @@ static int loader_number(const struct dl_phdr_info *info, uint64_t number, void 
   return 0;
 }
 
-void onstack_profile_maps_number(onstack_profile_maps *maps) { onstack_loader_each_load(loader_number, maps); }
+/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
+static void maps_number(onstack_profile_maps *maps) { onstack_loader_each_load(loader_number, maps); }
 #else
-void onstack_profile_maps_number(onstack_profile_maps *maps) { (void)maps; }
+void maps_number(onstack_profile_maps *maps) { (void)maps; }
 
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   (void)maps;
@@ -27218,11 +26546,7 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
 }
 #endif
 
-/* ---- core/profile/maps/maps_unite.c ---- */
 /* The next set of mappings: those of now, what is gone, and addresses for what came into another file's place. */
-
-#include <stdlib.h>
-#include <string.h>
 
 /* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
 #define ONSTACK_MAPS_RETIRED_LIMIT 4096u
@@ -27407,6 +26731,140 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
   free(set.back);
   free(fresh);
   return good;
+}
+
+#ifdef __linux__
+#endif
+
+static uint64_t maps_program_entry(void) {
+#ifdef __linux__
+  return getauxval(AT_ENTRY);
+#else
+  return 0;
+#endif
+}
+
+onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
+                                                     const char *path, size_t path_length) {
+  void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
+  if (!items) return NULL;
+  maps->items = items;
+  onstack_profile_mapping *copy = &maps->items[maps->count];
+  *copy = *mapping;
+  copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
+  if (!copy->path) return NULL;
+  maps->count++;
+  return copy;
+}
+
+static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
+  return a->start == b->start && a->limit == b->limit && a->offset == b->offset && a->device == b->device &&
+         a->inode == b->inode && strcmp(a->path, b->path) == 0;
+}
+
+/* Build id and addresses of an image: from memory, or, where memory cannot be read (seccomp, emulators), the file. */
+static void maps_identify(onstack_profile_mapping *mapping, const onstack_profile_maps *previous, bool changed) {
+  const onstack_profile_mapping *known = !previous ? NULL : onstack_profile_maps_find(previous, mapping->start);
+  const bool is_known = known && (!changed || (known->load != 0 && known->load == mapping->load));
+  if (is_known && !known->retired && maps_same(known, mapping)) {
+    mapping->build_id = known->build_id;
+    mapping->stamp = known->stamp;
+    mapping->vaddr_difference = known->vaddr_difference;
+    return;
+  }
+  onstack_elf_file image;
+  bool open = mapping->image != 0 && onstack_elf_open_memory(&image, mapping->image, mapping->image_bytes) == 0;
+  if (!open && onstack_profile_mapping_is_file(mapping) && !mapping->deleted) {
+    open = onstack_elf_open_file(&image, mapping->path) == 0;
+  }
+  if (!open) return;
+  onstack_elf_read_build_id(&image, &mapping->build_id);
+  bool stamped = mapping->build_id.length == 0 && onstack_profile_mapping_is_file(mapping) && !mapping->deleted;
+  if (stamped) mapping->stamp = onstack_elf_stamp_of(mapping->path);
+  onstack_elf_code_to_vaddr(&image, mapping->offset, mapping->limit - mapping->start, &mapping->vaddr_difference);
+  onstack_elf_close(&image);
+}
+
+typedef struct maps_scan {
+  onstack_profile_maps *maps;
+  /* The start of the file whose mappings follow each other. */
+  uint64_t image, image_bytes, device, inode;
+  uint64_t entry, last;
+  bool failed;
+} maps_scan;
+
+static void maps_track_image(maps_scan *scan, const onstack_mapping *mapping) {
+  /* The kernel's own images ("[vdso]") have no inode and one mapping. */
+  bool own = mapping->inode == 0 && mapping->executable && mapping->path[0] == '[';
+  if (mapping->offset == 0 && (mapping->inode != 0 || own)) {
+    scan->image = mapping->low;
+    scan->image_bytes = mapping->high - mapping->low;
+    scan->device = mapping->device;
+    scan->inode = mapping->inode;
+  } else if (mapping->inode == 0 || mapping->inode != scan->inode || mapping->device != scan->device) {
+    scan->image = scan->image_bytes = scan->device = scan->inode = 0;
+  }
+}
+
+static void maps_visit(void *data, const onstack_mapping *mapping) {
+  maps_scan *scan = data;
+  if (scan->failed || mapping->low < scan->last) return; /* the list changed between two reads */
+  scan->last = mapping->high;
+  maps_track_image(scan, mapping);
+  if (!mapping->executable) return;
+  onstack_profile_mapping code = {.start = mapping->low,
+                                  .real = mapping->low,
+                                  .limit = mapping->high,
+                                  .offset = mapping->offset,
+                                  .device = mapping->device,
+                                  .inode = mapping->inode,
+                                  .image = scan->image,
+                                  .image_bytes = scan->image_bytes,
+                                  .main = scan->entry >= mapping->low && scan->entry < mapping->high,
+                                  .deleted = mapping->deleted};
+  scan->failed = !onstack_profile_maps_append(scan->maps, &code, mapping->path, mapping->path_length);
+}
+
+static bool maps_read_now(onstack_profile_maps *maps) {
+  maps_scan scan = {.maps = maps, .entry = maps_program_entry()};
+  if (onstack_proc_maps_each(maps_visit, &scan) == 0) return !scan.failed;
+  maps->count = 0;
+  return onstack_profile_maps_ask_loader(maps);
+}
+
+onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
+  onstack_profile_maps *maps = calloc(1, sizeof(*maps));
+  if (!maps) return NULL;
+  maps->references = 1;
+  bool good = maps_read_now(maps);
+  if (good) maps_number(maps);
+  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
+  if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
+  if (good) return maps;
+  onstack_profile_maps_free(maps);
+  return NULL;
+}
+
+bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
+
+void onstack_profile_maps_free(onstack_profile_maps *maps) {
+  onstack_profile_arena_release(&maps->arena);
+  free(maps->items);
+  free(maps);
+}
+
+const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps, uint64_t address) {
+  size_t low = 0, high = maps->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (maps->items[middle].limit <= address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == maps->count || maps->items[low].start > address) return NULL;
+  return &maps->items[low];
 }
 
 /* ---- core/profile/maps/sight.c ---- */
@@ -27621,13 +27079,160 @@ uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_
 }
 
 /* ---- core/profile/otlp/otlp.c ---- */
-/* ---- core/profile/otlp/otlp_fields.h ---- */
+/* ---- core/profile/otlp/otlp.h ---- */
+/*
+ * One OTLP message under way. It nests what pprof lists: the samples lie three messages deep, all tables in one. So both
+ * are made in memory, and written at the end.
+ *
+ * OTLP has one value a sample, so there is a Profile for each sample type; all share the dictionary. Entry 0 of each table
+ * is the one without a field, and means none.
+ *
+ * otlp_resource.c says whose profile it is, otlp.c all else.
+ */
+#ifndef ONSTACK_PROFILE_OTLP_OTLP_H
+#define ONSTACK_PROFILE_OTLP_OTLP_H
+
+/* ---- core/profile/tables.h ---- */
+/*
+ * What the samples of a written profile refer to by number: locations, functions, mappings. pprof and OTLP number them
+ * alike: 1, 2, ... without a gap and in the order of the file, since some servers refuse a profile otherwise; 0 is none.
+ * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met them.
+ */
+#ifndef ONSTACK_PROFILE_TABLES_H
+#define ONSTACK_PROFILE_TABLES_H
+
+/* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
+#define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
+
+/* The fields by which formats differ here. Line has the same in all: function 1, line 2. */
+typedef struct onstack_profile_table_fields {
+  uint32_t location_line;
+  uint32_t function_name; /* system name, file and first line come after it */
+} onstack_profile_table_fields;
+
+typedef struct onstack_profile_table_mapping {
+  uint32_t number; /* 0: no location lies in it */
+  uint32_t engine; /* the string that says who generated its code; 0: not known */
+  bool has_functions;
+  bool has_files;
+  bool has_lines;
+  bool has_inlines;
+} onstack_profile_table_mapping;
+
+typedef struct onstack_profile_tables {
+  onstack_profile_report *report; /* its strings become the string table */
+  const onstack_profile_table_fields *fields;
+  onstack_profile_table_mapping *mappings; /* beside report->view.maps->items */
+  uint32_t *mapping_order;                 /* the items that have a number, by number */
+  uint32_t mapping_count;
+  onstack_profile_strings functions;           /* encoded, without a number of their own */
+  uint32_t specials[ONSTACK_PROFILE_SPECIALS]; /* the special of each place behind the addresses */
+  uint32_t special_count;
+  onstack_protobuf line, function; /* being made */
+} onstack_profile_tables;
+
+/* Errors: -ENOMEM (release it all the same). */
+ONSTACK_INTERNAL int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
+                                                 const onstack_profile_table_fields *fields);
+ONSTACK_INTERNAL void onstack_profile_tables_release(onstack_profile_tables *tables);
+
+/* Adds the numbers of a stack's locations, leaf first. */
+ONSTACK_INTERNAL void onstack_profile_tables_add_stack(onstack_profile_tables *tables, const onstack_profile_stack *stack,
+                                                       onstack_protobuf *numbers);
+
+/* The name of the frame at a place behind the addresses. */
+ONSTACK_INTERNAL const char *onstack_profile_tables_special_name(const onstack_profile_tables *tables, uint32_t place);
+
+/* What is known of the mapping that holds an address of the report, and the mapping itself; NULL: none. */
+ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_profile_tables *tables,
+                                                                               uint64_t address,
+                                                                               const onstack_profile_mapping **place);
+
+/* The address as the process has it; 0: not known. `place`: the mapping that holds it, or NULL. */
+ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
+
+/* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
+                                                      onstack_profile_table_mapping *mapping, onstack_protobuf *location);
+/* The one line of a frame without an address. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_add_name(onstack_profile_tables *tables, const char *name,
+                                                     onstack_protobuf *location);
+
+/* The numbers of a mapping's name and build id among the strings; build_id 0: it has none. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables,
+                                                            const onstack_profile_mapping *mapping, uint32_t *name,
+                                                            uint32_t *build_id);
+
+/* The sample types of a written profile: which values its samples have, by the kinds that it holds. */
+
+/* Each kind has its value, and most have a count; allocations have both also of what is in use. */
+#define ONSTACK_PROFILE_COLUMNS (2 * ONSTACK_KINDS)
+#define ONSTACK_PROFILE_NO_COLUMN UINT8_MAX
+
+typedef struct onstack_profile_column {
+  const char *type;
+  const char *unit;
+} onstack_profile_column;
+
+typedef struct onstack_profile_columns {
+  onstack_profile_column items[ONSTACK_PROFILE_COLUMNS];
+  uint32_t count;
+  onstack_kind first;              /* whose value is shown first, and whose period the profile has */
+  uint8_t weight[ONSTACK_KINDS];   /* the column of a kind's weight; ONSTACK_PROFILE_NO_COLUMN: none */
+  uint8_t value[ONSTACK_KINDS];    /* of its value */
+  uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PROFILE_NO_COLUMN: no allocations */
+  uint8_t shown;                   /* by default */
+  bool says_shown;                 /* readers would not choose it by themselves */
+  const char *drop_frames;         /* the functions that readers leave out, with what they call; NULL: none */
+  const char *period_type;
+  uint64_t period;
+} onstack_profile_columns;
+
+ONSTACK_INTERNAL onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report);
+
+/* A stack's value in a column; 0 in those of other kinds. */
+ONSTACK_INTERNAL uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns,
+                                                        const onstack_profile_stack *stack, uint32_t column);
+
+#endif
+
+/* A pair of labels takes two NULs at least; two are our own. */
+#define ONSTACK_OTLP_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
+
+typedef struct onstack_otlp_writer {
+  onstack_profile_report *report; /* its strings become the string table */
+  const onstack_otlp_options *options;
+  onstack_profile_columns columns;
+  onstack_profile_tables tables;
+  onstack_profile_strings attributes, links, stacks; /* encoded, by number */
+  onstack_profile_strings texts;                     /* that stand in attributes: as UTF-8, not a table */
+  onstack_profile_strings resource_keys;             /* of the attributes that the resource has so far */
+  onstack_protobuf identities;                       /* of the samples, one behind the other: all but their values */
+  size_t *identity_ends;
+  size_t identity_count;
+  onstack_protobuf resource, scope_profiles, dictionary;
+  onstack_protobuf message, part, value, numbers; /* being made */
+  uint32_t keys[ONSTACK_OTLP_KEYS];               /* of the attributes that the sample has so far */
+  uint32_t key_count;
+} onstack_otlp_writer;
+
+/* The errors of all: -ENOMEM. A message that lacks memory says so at the end. */
+
+/* Makes writer->value the AnyValue of a text. */
+ONSTACK_INTERNAL int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_t length);
+/* Adds a KeyValue with that value, which is emptied, as this field. `key`: UTF-8. */
+ONSTACK_INTERNAL void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field,
+                                                 const char *key, size_t length);
+
+/* Fills writer->resource; `process_context`: also with what this process has published. Errors: ONSTACK_E_OPTIONS. */
+ONSTACK_INTERNAL int onstack_otlp_make_resource(onstack_otlp_writer *writer, bool process_context);
+/* Adds the attributes of an encoded ProcessContext that the resource has not. */
+ONSTACK_INTERNAL int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes, size_t length);
+
 /*
  * Field numbers of OTLP's profiles signal, opentelemetry-proto 1.11.0 (collector/profiles/v1development,
  * profiles/v1development, common/v1, resource/v1): otlp_<message>_<field>. Those that are written.
  */
-#ifndef ONSTACK_PROFILE_OTLP_OTLP_FIELDS_H
-#define ONSTACK_PROFILE_OTLP_OTLP_FIELDS_H
 
 /* ExportProfilesServiceRequest, and ProfilesData, which has the same fields. */
 enum { otlp_request_resource_profiles = 1, otlp_request_dictionary = 2 };
@@ -27693,299 +27298,11 @@ enum { otlp_context_resource = 1 };
 
 #endif
 
-/* ---- core/profile/otlp/otlp_writer.h ---- */
-/*
- * One OTLP message under way. It nests what pprof lists: the samples lie three messages deep, all tables in one. So both
- * are made in memory, and written at the end.
- *
- * OTLP has one value a sample, so there is a Profile for each sample type; all share the dictionary. Entry 0 of each table
- * is the one without a field, and means none.
- *
- * otlp.c makes the whole, otlp_samples.c Profiles and samples, otlp_attributes.c what is said of them by key and value,
- * otlp_dictionary.c the tables, otlp_resource.c whose profile it is.
- */
-#ifndef ONSTACK_PROFILE_OTLP_OTLP_WRITER_H
-#define ONSTACK_PROFILE_OTLP_OTLP_WRITER_H
-
-/* ---- core/profile/tables.h ---- */
-/*
- * What the samples of a written profile refer to by number: locations, functions, mappings. pprof and OTLP number them
- * alike: 1, 2, ... without a gap and in the order of the file, since some servers refuse a profile otherwise; 0 is none.
- * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met them.
- */
-#ifndef ONSTACK_PROFILE_TABLES_H
-#define ONSTACK_PROFILE_TABLES_H
-
-/* ---- core/profile/store/protobuf.h ---- */
-/* Encoding of one protobuf message into memory that is used again for the next. */
-#ifndef ONSTACK_PROFILE_STORE_PROTOBUF_H
-#define ONSTACK_PROFILE_STORE_PROTOBUF_H
-
-/* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
-   end. */
-typedef struct onstack_protobuf {
-  uint8_t *bytes;
-  size_t used;
-  size_t capacity;
-  bool failed;
-} onstack_protobuf;
-
-#define ONSTACK_PROTOBUF_VARINT 10u /* bytes of the longest */
-
-/* Writes a varint, and returns its bytes. */
-ONSTACK_INTERNAL size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value);
-/* A bare varint: an element of a packed field. */
-ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
-/* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
-ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A varint field that is there also as 0, where that is not the default. */
-ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A fixed64 field; 0 is left out. */
-ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* Encoded fields as they are. */
-ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
-/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
-ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
-/* A string, nested message or packed field. */
-ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
-                                                 size_t length);
-ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
-/* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
-ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
-ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
-
-#endif
-
-/* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
-#define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
-
-/* The fields by which formats differ here. Line has the same in all: function 1, line 2. */
-typedef struct onstack_profile_table_fields {
-  uint32_t location_line;
-  uint32_t function_name; /* system name, file and first line come after it */
-} onstack_profile_table_fields;
-
-typedef struct onstack_profile_table_mapping {
-  uint32_t number; /* 0: no location lies in it */
-  uint32_t engine; /* the string that says who generated its code; 0: not known */
-  bool has_functions;
-  bool has_files;
-  bool has_lines;
-  bool has_inlines;
-} onstack_profile_table_mapping;
-
-typedef struct onstack_profile_tables {
-  onstack_profile_report *report; /* its strings become the string table */
-  const onstack_profile_table_fields *fields;
-  onstack_profile_table_mapping *mappings; /* beside report->view.maps->items */
-  uint32_t *mapping_order;                 /* the items that have a number, by number */
-  uint32_t mapping_count;
-  onstack_profile_strings functions;           /* encoded, without a number of their own */
-  uint32_t specials[ONSTACK_PROFILE_SPECIALS]; /* the special of each place behind the addresses */
-  uint32_t special_count;
-  onstack_protobuf line, function; /* being made */
-} onstack_profile_tables;
-
-/* Errors: -ENOMEM (release it all the same). */
-ONSTACK_INTERNAL int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
-                                                 const onstack_profile_table_fields *fields);
-ONSTACK_INTERNAL void onstack_profile_tables_release(onstack_profile_tables *tables);
-
-/* Adds the numbers of a stack's locations, leaf first. */
-ONSTACK_INTERNAL void onstack_profile_tables_add_stack(onstack_profile_tables *tables, const onstack_profile_stack *stack,
-                                                       onstack_protobuf *numbers);
-
-/* The name of the frame at a place behind the addresses. */
-ONSTACK_INTERNAL const char *onstack_profile_tables_special_name(const onstack_profile_tables *tables, uint32_t place);
-
-/* What is known of the mapping that holds an address of the report, and the mapping itself; NULL: none. */
-ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_profile_tables *tables,
-                                                                               uint64_t address,
-                                                                               const onstack_profile_mapping **place);
-
-/* The address as the process has it; 0: not known. `place`: the mapping that holds it, or NULL. */
-ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
-
-/* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
-                                                      onstack_profile_table_mapping *mapping, onstack_protobuf *location);
-/* The one line of a frame without an address. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_tables_add_name(onstack_profile_tables *tables, const char *name,
-                                                     onstack_protobuf *location);
-
-/* The numbers of a mapping's name and build id among the strings; build_id 0: it has none. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables,
-                                                            const onstack_profile_mapping *mapping, uint32_t *name,
-                                                            uint32_t *build_id);
-
-#endif
-
-/* A pair of labels takes two NULs at least; two are our own. */
-#define ONSTACK_OTLP_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
-
-typedef struct onstack_otlp_writer {
-  onstack_profile_report *report; /* its strings become the string table */
-  const onstack_otlp_options *options;
-  onstack_profile_columns columns;
-  onstack_profile_tables tables;
-  onstack_profile_strings attributes, links, stacks; /* encoded, by number */
-  onstack_profile_strings texts;                     /* that stand in attributes: as UTF-8, not a table */
-  onstack_profile_strings resource_keys;             /* of the attributes that the resource has so far */
-  onstack_protobuf identities;                       /* of the samples, one behind the other: all but their values */
-  size_t *identity_ends;
-  size_t identity_count;
-  onstack_protobuf resource, scope_profiles, dictionary;
-  onstack_protobuf message, part, value, numbers; /* being made */
-  uint32_t keys[ONSTACK_OTLP_KEYS];               /* of the attributes that the sample has so far */
-  uint32_t key_count;
-} onstack_otlp_writer;
-
-/* The errors of all: -ENOMEM. A message that lacks memory says so at the end. */
-
-/* Makes writer->value the AnyValue of a text. */
-ONSTACK_INTERNAL int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_t length);
-/* The number of the attribute with this key and the AnyValue in writer->value, which is emptied. */
-ONSTACK_INTERNAL int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number);
-/* The same, added to a list of numbers. */
-ONSTACK_INTERNAL int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers);
-/* Adds a KeyValue with that value, which is emptied, as this field. `key`: UTF-8. */
-ONSTACK_INTERNAL void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field,
-                                                 const char *key, size_t length);
-
-/* What is said of a sample: its attributes as numbers into writer->numbers, and its link; 0: none. */
-ONSTACK_INTERNAL int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link);
-
-/* Adds a Profile for each column to writer->scope_profiles, the one that is shown first. */
-ONSTACK_INTERNAL int onstack_otlp_add_profiles(onstack_otlp_writer *writer);
-
-/* Fills writer->dictionary; after all else. */
-ONSTACK_INTERNAL int onstack_otlp_make_dictionary(onstack_otlp_writer *writer);
-
-/* Fills writer->resource; `process_context`: also with what this process has published. Errors: ONSTACK_E_OPTIONS. */
-ONSTACK_INTERNAL int onstack_otlp_make_resource(onstack_otlp_writer *writer, bool process_context);
-/* Adds the attributes of an encoded ProcessContext that the resource has not. */
-ONSTACK_INTERNAL int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes, size_t length);
-
-#endif
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a reader needs to make the pprof profile again: which of the Profiles was which of its columns. */
-static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protobuf *scope) {
-  static const char shown[] = "pprof.scope.default_sample_type", order[] = "pprof.scope.sample_type_order";
-  const onstack_profile_columns *columns = &writer->columns;
-  if (columns->says_shown) {
-    const char *type = columns->items[columns->shown].type;
-    int error = onstack_otlp_text_value(writer, type, strlen(type));
-    if (error != 0) return error;
-    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, shown, sizeof(shown) - 1);
-  }
-  for (uint32_t i = 0; i < columns->count; i++) {
-    const uint32_t column = i == 0 ? columns->shown : i <= columns->shown ? i - 1 : i;
-    onstack_protobuf_add_chosen(&writer->part, otlp_value_int, column);
-    onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
-  }
-  onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
-  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, order, sizeof(order) - 1);
-  return 0;
-}
-
-static int otlp_add_scope(onstack_otlp_writer *writer) {
-  onstack_protobuf *scope = &writer->message;
-  onstack_protobuf_add_text(scope, otlp_scope_name, "onstack");
-  onstack_protobuf_add_text(scope, otlp_scope_version, onstack_version());
-  int error = otlp_add_scope_attributes(writer, scope);
-  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_scope, scope);
-  return error;
-}
-
-static int otlp_make(onstack_otlp_writer *writer, bool process_context) {
-  int error = onstack_profile_strings_init(&writer->attributes);
-  if (error == 0) error = onstack_profile_strings_init(&writer->links);
-  if (error == 0) error = onstack_profile_strings_init(&writer->stacks);
-  if (error == 0) error = onstack_profile_strings_init(&writer->texts);
-  if (error == 0) error = onstack_otlp_make_resource(writer, process_context);
-  if (error == 0) error = otlp_add_scope(writer);
-  if (error == 0) error = onstack_otlp_add_profiles(writer);
-  if (error == 0) error = onstack_otlp_make_dictionary(writer);
-  if (error == 0 && (writer->resource.failed || writer->scope_profiles.failed || writer->dictionary.failed)) return -ENOMEM;
-  return error;
-}
-
-/* The parts without one more copy of them: ResourceProfiles is as long as its fields. */
-static int otlp_send(onstack_otlp_writer *writer, onstack_profile_output *output) {
-  onstack_protobuf *head = &writer->message;
-  onstack_protobuf *resource = &writer->part, *scope = &writer->value, *samples = &writer->scope_profiles;
-  onstack_protobuf_add_part(resource, otlp_resource_profiles_resource, &writer->resource);
-  onstack_protobuf_add_head(scope, otlp_resource_profiles_scope_profiles, samples->used);
-  onstack_protobuf_add_head(head, otlp_request_resource_profiles, resource->used + scope->used + samples->used);
-  onstack_protobuf_add_encoded(head, resource->bytes, resource->used);
-  onstack_protobuf_add_encoded(head, scope->bytes, scope->used);
-  onstack_protobuf_add_head(&writer->numbers, otlp_request_dictionary, writer->dictionary.used);
-  if (resource->failed || scope->failed || head->failed || writer->numbers.failed) return -ENOMEM;
-  onstack_profile_output_put(output, head->bytes, head->used);
-  onstack_profile_output_put(output, samples->bytes, samples->used);
-  onstack_profile_output_put(output, writer->numbers.bytes, writer->numbers.used);
-  return onstack_profile_output_put(output, writer->dictionary.bytes, writer->dictionary.used);
-}
-
-static void otlp_release(onstack_otlp_writer *writer) {
-  onstack_protobuf *messages[] = {&writer->identities, &writer->resource, &writer->scope_profiles, &writer->dictionary,
-                                  &writer->message,    &writer->part,     &writer->value,          &writer->numbers};
-  for (size_t i = 0; i < sizeof(messages) / sizeof(*messages); i++) onstack_protobuf_release(messages[i]);
-  onstack_profile_strings_release(&writer->attributes);
-  onstack_profile_strings_release(&writer->links);
-  onstack_profile_strings_release(&writer->stacks);
-  onstack_profile_strings_release(&writer->texts);
-  onstack_profile_strings_release(&writer->resource_keys);
-  onstack_profile_tables_release(&writer->tables);
-  free(writer->identity_ends);
-}
-
-static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options, bool process_context,
-                          onstack_profile_output *output) {
-  static const onstack_profile_table_fields fields = {.location_line = otlp_location_lines,
-                                                      .function_name = otlp_function_name};
-  onstack_otlp_writer writer = {.report = report, .options = options, .columns = onstack_profile_columns_of(report)};
-  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
-  if (error == 0) error = otlp_make(&writer, process_context);
-  if (error == 0) error = otlp_send(&writer, output);
-  otlp_release(&writer);
-  return error;
-}
-
-static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options, bool *process_context) {
-  *options = (onstack_otlp_options){0};
-  int error = given ? onstack_sized_copy(options, sizeof(*options), 0, given) : 0;
-  if (error == 0 && options->resource_count > 0 && !options->resource) error = ONSTACK_E_OPTIONS;
-  for (size_t i = 0; error == 0 && i < sizeof(options->reserved); i++) {
-    if (options->reserved[i] != 0) error = ONSTACK_E_OPTIONS;
-  }
-  return error != 0 ? error : onstack_switch_read(options->process_context, process_context);
-}
-
-ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
-                                           const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data) {
-  ONSTACK_UNCANCELLED;
-  onstack_otlp_options known;
-  onstack_profile_report report;
-  onstack_profile_output output;
-  bool process_context;
-  int error = writer ? otlp_read_options(otlp, &known, &process_context) : ONSTACK_E_OPTIONS;
-  if (error == 0) error = onstack_profile_report_open(&report, profile, options, false);
-  if (error != 0) return error;
-  error = onstack_profile_output_open(&output, writer, writer_data);
-  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, process_context, &output));
-  onstack_profile_report_close(&report);
-  return error;
-}
-
-/* ---- core/profile/otlp/otlp_attributes.c ---- */
-
-#include <errno.h>
-#include <string.h>
+/* What is said of samples by key and value. */
 
 #define ONSTACK_OTLP_TRACE_ID 16u /* bytes */
 #define ONSTACK_OTLP_SPAN_ID 8u
@@ -27999,7 +27316,8 @@ int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_
   return 0;
 }
 
-int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number) {
+/* The number of the attribute with this key and the AnyValue in writer->value, which is emptied. */
+static int otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number) {
   uint32_t key_number;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, key, &key_number);
   if (error != 0) return error;
@@ -28012,9 +27330,10 @@ int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_
   return error;
 }
 
-int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers) {
+/* The same, added to a list of numbers. */
+static int otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers) {
   uint32_t number;
-  int error = onstack_otlp_attribute(writer, key, &number);
+  int error = otlp_attribute(writer, key, &number);
   if (error == 0) onstack_protobuf_add_varint(numbers, number);
   return error;
 }
@@ -28041,7 +27360,7 @@ static int otlp_add_label(onstack_otlp_writer *writer, const char *key) {
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, key, &key_number);
   if (error != 0) return error;
   if (key_number != 0 && !otlp_has_key(writer, key_number)) {
-    return onstack_otlp_add_attribute(writer, key, &writer->numbers);
+    return otlp_add_attribute(writer, key, &writer->numbers);
   }
   writer->value.used = 0;
   return 0;
@@ -28115,7 +27434,8 @@ static int otlp_add_thread(onstack_otlp_writer *writer, const onstack_profile_st
   return error;
 }
 
-int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link) {
+/* What is said of a sample: its attributes as numbers into writer->numbers, and its link; 0: none. */
+static int otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link) {
   writer->key_count = 0;
   int error = otlp_find_link(writer, stack, link);
   if (error == 0) error = otlp_add_thread(writer, stack);
@@ -28129,10 +27449,7 @@ int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack
   return error;
 }
 
-/* ---- core/profile/otlp/otlp_dictionary.c ---- */
-
-#include <errno.h>
-#include <string.h>
+/* The tables. */
 
 /* Adds the message as an entry of a table and empties it. */
 static void otlp_add_entry(onstack_otlp_writer *writer, uint32_t table) {
@@ -28176,7 +27493,7 @@ static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profil
                                const onstack_profile_mapping *place) {
   if (!place || !onstack_profile_mapping_is_file(place)) return 0;
   onstack_protobuf_add_text(&writer->value, otlp_value_string, otlp_frame_type(&writer->report->symbols, lines));
-  int error = onstack_otlp_add_attribute(writer, "profile.frame.type", &writer->numbers);
+  int error = otlp_add_attribute(writer, "profile.frame.type", &writer->numbers);
   onstack_protobuf_add_part(&writer->message, otlp_location_attribute_indices, &writer->numbers);
   return error;
 }
@@ -28213,7 +27530,7 @@ static int otlp_add_locations(onstack_otlp_writer *writer) {
 static int otlp_add_flag(onstack_otlp_writer *writer, const char *key, bool set) {
   if (!set) return 0;
   onstack_protobuf_add_chosen(&writer->value, otlp_value_bool, true);
-  return onstack_otlp_add_attribute(writer, key, &writer->numbers);
+  return otlp_add_attribute(writer, key, &writer->numbers);
 }
 
 static int otlp_add_mapping_attributes(onstack_otlp_writer *writer, const onstack_profile_table_mapping *known,
@@ -28222,7 +27539,7 @@ static int otlp_add_mapping_attributes(onstack_otlp_writer *writer, const onstac
   if (build_id != 0) {
     const onstack_profile_string *text = &writer->report->symbols.strings.items[build_id];
     onstack_protobuf_add_bytes(&writer->value, otlp_value_string, text->text, text->length);
-    error = onstack_otlp_add_attribute(writer, "process.executable.build_id.gnu", &writer->numbers);
+    error = otlp_add_attribute(writer, "process.executable.build_id.gnu", &writer->numbers);
   }
   if (error == 0) error = otlp_add_flag(writer, "pprof.mapping.has_functions", known->has_functions);
   if (error == 0) error = otlp_add_flag(writer, "pprof.mapping.has_filenames", known->has_files);
@@ -28249,7 +27566,8 @@ static int otlp_add_mapping(onstack_otlp_writer *writer, uint32_t item) {
   return error;
 }
 
-int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
+/* Fills writer->dictionary; after all else. */
+static int otlp_make_dictionary(onstack_otlp_writer *writer) {
   int error = otlp_add_locations(writer);
   otlp_add_entry(writer, otlp_dictionary_mappings);
   for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
@@ -28265,58 +27583,323 @@ int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
   return error;
 }
 
+/* Profiles and samples. */
+
+static int otlp_stack(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *number) {
+  onstack_protobuf *part = &writer->part;
+  onstack_profile_tables_add_stack(&writer->tables, stack, &writer->numbers);
+  onstack_protobuf_add_part(part, otlp_stack_location_indices, &writer->numbers);
+  if (part->failed) return -ENOMEM;
+  int error = onstack_profile_strings_add_bytes(&writer->stacks, part->bytes, part->used, number);
+  part->used = 0;
+  return error;
+}
+
+/* What the samples of a stack have in all Profiles. */
+static int otlp_add_identity(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
+  onstack_protobuf *identities = &writer->identities;
+  uint32_t number, link = 0;
+  int error = otlp_stack(writer, stack, &number);
+  if (error == 0) error = otlp_labels(writer, stack, &link);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(identities, otlp_sample_stack, number);
+  if (writer->numbers.used > 0) onstack_protobuf_add_part(identities, otlp_sample_attribute_indices, &writer->numbers);
+  onstack_protobuf_add_number(identities, otlp_sample_link, link);
+  if (identities->failed) return -ENOMEM;
+  writer->identity_ends[writer->identity_count++] = identities->used;
+  return 0;
+}
+
+static int otlp_make_identities(onstack_otlp_writer *writer) {
+  const onstack_profile_view *view = &writer->report->view;
+  writer->identity_ends = malloc((view->count + ONSTACK_KINDS) * sizeof(*writer->identity_ends));
+  if (!writer->identity_ends) return -ENOMEM;
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < view->count; i++) error = otlp_add_identity(writer, &view->items[i]);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
+    if (view->overflow[i].weight > 0) error = otlp_add_identity(writer, &view->overflow[i]);
+  }
+  return error;
+}
+
+/* Adds a Sample to the Profile in writer->message. A value of 0, where the stack's are in other Profiles, is none. */
+static void otlp_add_sample(onstack_otlp_writer *writer, const onstack_profile_stack *stack, size_t identity,
+                            uint32_t column) {
+  const size_t start = identity == 0 ? 0 : writer->identity_ends[identity - 1];
+  const uint64_t value = onstack_profile_columns_value(&writer->columns, stack, column);
+  if (value == 0) return;
+  onstack_protobuf_add_encoded(&writer->part, writer->identities.bytes + start, writer->identity_ends[identity] - start);
+  onstack_protobuf_add_varint(&writer->numbers, value);
+  onstack_protobuf_add_part(&writer->part, otlp_sample_values, &writer->numbers);
+  onstack_protobuf_add_part(&writer->message, otlp_profile_samples, &writer->part);
+}
+
+static void otlp_add_samples(onstack_otlp_writer *writer, uint32_t column) {
+  const onstack_profile_view *view = &writer->report->view;
+  size_t identity = view->count;
+  for (size_t i = 0; i < view->count; i++) otlp_add_sample(writer, &view->items[i], i, column);
+  for (uint32_t i = 0; i < ONSTACK_KINDS; i++) {
+    if (view->overflow[i].weight > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
+  }
+}
+
+static int otlp_add_value_type(onstack_otlp_writer *writer, uint32_t field, const char *type, const char *unit) {
+  onstack_profile_strings *strings = &writer->report->symbols.strings;
+  uint32_t type_number, unit_number;
+  int error = onstack_profile_strings_add_text(strings, type, &type_number);
+  if (error == 0) error = onstack_profile_strings_add_text(strings, unit, &unit_number);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(&writer->part, otlp_value_type_type, type_number);
+  onstack_protobuf_add_number(&writer->part, otlp_value_type_unit, unit_number);
+  onstack_protobuf_add_part(&writer->message, field, &writer->part);
+  return 0;
+}
+
+/* The remarks, a text each; empty lines say nothing. Leaves writer->value empty where there are none. */
+static int otlp_make_comments(onstack_otlp_writer *writer) {
+  int error = 0;
+  for (const char *line = writer->report->comments; line && *line != '\0';) {
+    const size_t length = strcspn(line, "\n");
+    uint32_t number;
+    error = onstack_profile_strings_add(&writer->texts, line, length, &number);
+    if (error != 0) break;
+    const onstack_profile_string *text = &writer->texts.items[number];
+    if (number != 0) onstack_protobuf_add_bytes(&writer->part, otlp_value_string, text->text, text->length);
+    if (number != 0) onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
+    line += length + (line[length] == '\n');
+  }
+  if (writer->numbers.used > 0) onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
+  return error;
+}
+
+/* What pprof says of a whole profile, as attributes. */
+static int otlp_add_remarks(onstack_otlp_writer *writer) {
+  onstack_protobuf numbers = {0};
+  int error = otlp_make_comments(writer);
+  if (error == 0 && writer->value.used > 0) error = otlp_add_attribute(writer, "pprof.profile.comment", &numbers);
+  if (error == 0 && writer->columns.drop_frames) {
+    error = onstack_otlp_text_value(writer, writer->columns.drop_frames, strlen(writer->columns.drop_frames));
+    if (error == 0) error = otlp_add_attribute(writer, "pprof.profile.drop_frames", &numbers);
+  }
+  if (numbers.used > 0 || numbers.failed)
+    onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &numbers);
+  onstack_protobuf_release(&numbers);
+  return error;
+}
+
+static int otlp_add_profile(onstack_otlp_writer *writer, uint32_t column) {
+  const onstack_profile_columns *columns = &writer->columns;
+  const onstack_profile_column *type = &columns->items[column];
+  onstack_protobuf *message = &writer->message;
+  int error = otlp_add_value_type(writer, otlp_profile_sample_type, type->type, type->unit);
+  if (error != 0) return error;
+  otlp_add_samples(writer, column);
+  onstack_protobuf_add_fixed(message, otlp_profile_time_unix_nano, (uint64_t)writer->report->start_unix_ns);
+  onstack_protobuf_add_number(message, otlp_profile_duration_nano, (uint64_t)writer->report->duration_ns);
+  error = otlp_add_value_type(writer, otlp_profile_period_type, columns->period_type, columns->items[columns->shown].unit);
+  onstack_protobuf_add_number(message, otlp_profile_period, columns->period);
+  if (error == 0) error = otlp_add_remarks(writer);
+  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_profiles, message);
+  return error;
+}
+
+/* Adds a Profile for each column to writer->scope_profiles, the one that is shown first. */
+static int otlp_add_profiles(onstack_otlp_writer *writer) {
+  const onstack_profile_columns *columns = &writer->columns;
+  int error = otlp_make_identities(writer);
+  if (error == 0) error = otlp_add_profile(writer, columns->shown);
+  for (uint32_t i = 0; error == 0 && i < columns->count; i++) {
+    if (i != columns->shown) error = otlp_add_profile(writer, i);
+  }
+  return error;
+}
+
+/* The whole. */
+
+/* What a reader needs to make the pprof profile again: which of the Profiles was which of its columns. */
+static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protobuf *scope) {
+  static const char shown[] = "pprof.scope.default_sample_type", order[] = "pprof.scope.sample_type_order";
+  const onstack_profile_columns *columns = &writer->columns;
+  if (columns->says_shown) {
+    const char *type = columns->items[columns->shown].type;
+    int error = onstack_otlp_text_value(writer, type, strlen(type));
+    if (error != 0) return error;
+    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, shown, sizeof(shown) - 1);
+  }
+  for (uint32_t i = 0; i < columns->count; i++) {
+    const uint32_t column = i == 0 ? columns->shown : i <= columns->shown ? i - 1 : i;
+    onstack_protobuf_add_chosen(&writer->part, otlp_value_int, column);
+    onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
+  }
+  onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
+  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, order, sizeof(order) - 1);
+  return 0;
+}
+
+static int otlp_add_scope(onstack_otlp_writer *writer) {
+  onstack_protobuf *scope = &writer->message;
+  onstack_protobuf_add_text(scope, otlp_scope_name, "onstack");
+  onstack_protobuf_add_text(scope, otlp_scope_version, onstack_version());
+  int error = otlp_add_scope_attributes(writer, scope);
+  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_scope, scope);
+  return error;
+}
+
+static int otlp_make(onstack_otlp_writer *writer, bool process_context) {
+  int error = onstack_profile_strings_init(&writer->attributes);
+  if (error == 0) error = onstack_profile_strings_init(&writer->links);
+  if (error == 0) error = onstack_profile_strings_init(&writer->stacks);
+  if (error == 0) error = onstack_profile_strings_init(&writer->texts);
+  if (error == 0) error = onstack_otlp_make_resource(writer, process_context);
+  if (error == 0) error = otlp_add_scope(writer);
+  if (error == 0) error = otlp_add_profiles(writer);
+  if (error == 0) error = otlp_make_dictionary(writer);
+  if (error == 0 && (writer->resource.failed || writer->scope_profiles.failed || writer->dictionary.failed)) return -ENOMEM;
+  return error;
+}
+
+/* The parts without one more copy of them: ResourceProfiles is as long as its fields. */
+static int otlp_send(onstack_otlp_writer *writer, onstack_profile_output *output) {
+  onstack_protobuf *head = &writer->message;
+  onstack_protobuf *resource = &writer->part, *scope = &writer->value, *samples = &writer->scope_profiles;
+  onstack_protobuf_add_part(resource, otlp_resource_profiles_resource, &writer->resource);
+  onstack_protobuf_add_head(scope, otlp_resource_profiles_scope_profiles, samples->used);
+  onstack_protobuf_add_head(head, otlp_request_resource_profiles, resource->used + scope->used + samples->used);
+  onstack_protobuf_add_encoded(head, resource->bytes, resource->used);
+  onstack_protobuf_add_encoded(head, scope->bytes, scope->used);
+  onstack_protobuf_add_head(&writer->numbers, otlp_request_dictionary, writer->dictionary.used);
+  if (resource->failed || scope->failed || head->failed || writer->numbers.failed) return -ENOMEM;
+  onstack_profile_output_put(output, head->bytes, head->used);
+  onstack_profile_output_put(output, samples->bytes, samples->used);
+  onstack_profile_output_put(output, writer->numbers.bytes, writer->numbers.used);
+  return onstack_profile_output_put(output, writer->dictionary.bytes, writer->dictionary.used);
+}
+
+static void otlp_release(onstack_otlp_writer *writer) {
+  onstack_protobuf *messages[] = {&writer->identities, &writer->resource, &writer->scope_profiles, &writer->dictionary,
+                                  &writer->message,    &writer->part,     &writer->value,          &writer->numbers};
+  for (size_t i = 0; i < sizeof(messages) / sizeof(*messages); i++) onstack_protobuf_release(messages[i]);
+  onstack_profile_strings_release(&writer->attributes);
+  onstack_profile_strings_release(&writer->links);
+  onstack_profile_strings_release(&writer->stacks);
+  onstack_profile_strings_release(&writer->texts);
+  onstack_profile_strings_release(&writer->resource_keys);
+  onstack_profile_tables_release(&writer->tables);
+  free(writer->identity_ends);
+}
+
+static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options, bool process_context,
+                          onstack_profile_output *output) {
+  static const onstack_profile_table_fields fields = {.location_line = otlp_location_lines,
+                                                      .function_name = otlp_function_name};
+  onstack_otlp_writer writer = {.report = report, .options = options, .columns = onstack_profile_columns_of(report)};
+  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
+  if (error == 0) error = otlp_make(&writer, process_context);
+  if (error == 0) error = otlp_send(&writer, output);
+  otlp_release(&writer);
+  return error;
+}
+
+static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options, bool *process_context) {
+  *options = (onstack_otlp_options){0};
+  int error = given ? onstack_sized_copy(options, sizeof(*options), 0, given) : 0;
+  if (error == 0 && options->resource_count > 0 && !options->resource) error = ONSTACK_E_OPTIONS;
+  for (size_t i = 0; error == 0 && i < sizeof(options->reserved); i++) {
+    if (options->reserved[i] != 0) error = ONSTACK_E_OPTIONS;
+  }
+  return error != 0 ? error : onstack_switch_read(options->process_context, process_context);
+}
+
+ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
+                                           const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
+  onstack_otlp_options known;
+  onstack_profile_report report;
+  onstack_profile_output output;
+  bool process_context;
+  int error = writer ? otlp_read_options(otlp, &known, &process_context) : ONSTACK_E_OPTIONS;
+  if (error == 0) error = onstack_profile_report_open(&report, profile, options, false);
+  if (error != 0) return error;
+  error = onstack_profile_output_open(&output, writer, writer_data);
+  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, process_context, &output));
+  onstack_profile_report_close(&report);
+  return error;
+}
+
 /* ---- core/profile/otlp/otlp_resource.c ---- */
-/* ---- core/profile/otlp/process_context.h ---- */
-/*
- * What an OpenTelemetry library in this process has published about it (OTEP 4719, version 2): a mapping named OTEL_CTX whose
- * head leads to an encoded ProcessContext. Another thread may change or unmap it at any instant, so all is copied by the
- * kernel, and the head's time of publication is compared before and after.
- */
-#ifndef ONSTACK_PROFILE_OTLP_PROCESS_CONTEXT_H
-#define ONSTACK_PROFILE_OTLP_PROCESS_CONTEXT_H
-
-/* Larger ones are left alone. */
-#define ONSTACK_PROCESS_CONTEXT_BYTES ((uint32_t)64 * 1024)
-
-/* The encoded ProcessContext, which the caller frees; NULL: there is none, or it cannot be read. Ordinary threads. */
-ONSTACK_INTERNAL uint8_t *onstack_process_context_copy(size_t *length);
-
-#endif
-
-/* ---- core/profile/store/protobuf_reader.h ---- */
-/* Reading of protobuf messages that others have made: nothing in them is believed. */
-#ifndef ONSTACK_PROFILE_STORE_PROTOBUF_READER_H
-#define ONSTACK_PROFILE_STORE_PROTOBUF_READER_H
-
-typedef struct onstack_protobuf_field {
-  uint32_t number;
-  uint32_t wire; /* 0: a varint, in `value`; 1: eight bytes, 2: a string or message, 5: four bytes, in `bytes` */
-  uint64_t value;
-  const uint8_t *bytes;
-  size_t length;
-  const uint8_t *whole; /* the field as it lies in the message */
-  size_t whole_length;
-} onstack_protobuf_field;
-
-typedef struct onstack_protobuf_reader {
-  const uint8_t *at, *end;
-} onstack_protobuf_reader;
-
-/* A bare varint; false: it does not end here. */
-ONSTACK_INTERNAL bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value);
-
-/* The next field; false: there is none, or the message is damaged here. */
-ONSTACK_INTERNAL bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field);
-
-/* A reader of a field's message. */
-ONSTACK_INTERNAL onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *field);
-
-#endif
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * What an OpenTelemetry library in this process has published about it (OTEP 4719, version 2): a mapping named OTEL_CTX whose
+ * head leads to an encoded ProcessContext. Another thread may change or unmap it at any instant, so all is copied by the
+ * kernel, and the head's time of publication is compared before and after.
+ */
+
+/* Larger ones are left alone. */
+#define ONSTACK_PROCESS_CONTEXT_BYTES ((uint32_t)64 * 1024)
+
+#ifdef __linux__
+
+#define ONSTACK_PROCESS_CONTEXT_TRIES 10 /* while it is being changed */
+
+typedef struct process_context_head {
+  char signature[8];
+  uint32_t version;
+  uint32_t payload_bytes;
+  uint64_t published_ns; /* CLOCK_BOOTTIME; 0: it is being changed, and it is never the same twice */
+  uint64_t payload;
+} process_context_head;
+_Static_assert(sizeof(process_context_head) == 32, "others write as much");
+
+static bool process_context_head_at(uint64_t address, process_context_head *head) {
+  return onstack_process_memory_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
+         head->version == 2;
+}
+
+/* Whoever made the mapping may have named it, its file, or both. */
+static void process_context_visit(void *data, const onstack_mapping *mapping) {
+  static const char *const names[] = {"[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]", "/memfd:OTEL_CTX"};
+  uint64_t *address = data;
+  process_context_head head;
+  for (size_t i = 0; *address == 0 && i < sizeof(names) / sizeof(*names); i++) {
+    const size_t length = strlen(names[i]);
+    if (mapping->path_length < length || memcmp(mapping->path, names[i], length) != 0) continue;
+    if (process_context_head_at(mapping->low, &head)) *address = mapping->low;
+  }
+}
+
+static uint8_t *process_context_try(uint64_t address, size_t *length) {
+  process_context_head head, after;
+  if (!process_context_head_at(address, &head) || head.published_ns == 0) return NULL;
+  if (head.payload_bytes == 0 || head.payload_bytes > ONSTACK_PROCESS_CONTEXT_BYTES) return NULL;
+  uint8_t *payload = malloc(head.payload_bytes);
+  if (payload && onstack_process_memory_read(head.payload, payload, head.payload_bytes) &&
+      process_context_head_at(address, &after) && after.published_ns == head.published_ns) {
+    *length = head.payload_bytes;
+    return payload;
+  }
+  free(payload);
+  return NULL;
+}
+
+/* The encoded ProcessContext, which the caller frees; NULL: there is none, or it cannot be read. Ordinary threads. */
+static uint8_t *process_context_copy(size_t *length) {
+  uint64_t address = 0;
+  uint8_t *payload = NULL;
+  if (onstack_proc_maps_each(process_context_visit, &address) != 0 || address == 0) return NULL;
+  for (int i = 0; !payload && i < ONSTACK_PROCESS_CONTEXT_TRIES; i++) payload = process_context_try(address, length);
+  return payload;
+}
+#else
+uint8_t *process_context_copy(size_t *length) {
+  *length = 0;
+  return NULL;
+}
+#endif
 
 /* Adds the attribute whose value lies in writer->value, and takes note of its key. Of two with one key the first stands. */
 static int otlp_add_resource(onstack_otlp_writer *writer, const char *key, size_t length) {
@@ -28407,7 +27990,7 @@ int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes,
 
 static int otlp_take_own_context(onstack_otlp_writer *writer) {
   size_t length = 0;
-  uint8_t *bytes = onstack_process_context_copy(&length);
+  uint8_t *bytes = process_context_copy(&length);
   int error = bytes ? onstack_otlp_take_context(writer, bytes, length) : 0;
   free(bytes);
   return error;
@@ -28436,238 +28019,18 @@ int onstack_otlp_make_resource(onstack_otlp_writer *writer, bool process_context
   return error != 0 ? error : otlp_add_unknown_service(writer);
 }
 
-/* ---- core/profile/otlp/otlp_samples.c ---- */
+/* ---- core/profile/pprof/pprof.c ---- */
+/*
+ * One pprof profile under way: the head and the samples, then what they refer to (mappings, locations, functions), strings
+ * last. The order is free in the format, so nothing is held back but the strings.
+ */
 
 #include <errno.h>
-#include <stdlib.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-static int otlp_stack(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *number) {
-  onstack_protobuf *part = &writer->part;
-  onstack_profile_tables_add_stack(&writer->tables, stack, &writer->numbers);
-  onstack_protobuf_add_part(part, otlp_stack_location_indices, &writer->numbers);
-  if (part->failed) return -ENOMEM;
-  int error = onstack_profile_strings_add_bytes(&writer->stacks, part->bytes, part->used, number);
-  part->used = 0;
-  return error;
-}
-
-/* What the samples of a stack have in all Profiles. */
-static int otlp_add_identity(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
-  onstack_protobuf *identities = &writer->identities;
-  uint32_t number, link = 0;
-  int error = otlp_stack(writer, stack, &number);
-  if (error == 0) error = onstack_otlp_labels(writer, stack, &link);
-  if (error != 0) return error;
-  onstack_protobuf_add_number(identities, otlp_sample_stack, number);
-  if (writer->numbers.used > 0) onstack_protobuf_add_part(identities, otlp_sample_attribute_indices, &writer->numbers);
-  onstack_protobuf_add_number(identities, otlp_sample_link, link);
-  if (identities->failed) return -ENOMEM;
-  writer->identity_ends[writer->identity_count++] = identities->used;
-  return 0;
-}
-
-static int otlp_make_identities(onstack_otlp_writer *writer) {
-  const onstack_profile_view *view = &writer->report->view;
-  writer->identity_ends = malloc((view->count + ONSTACK_KINDS) * sizeof(*writer->identity_ends));
-  if (!writer->identity_ends) return -ENOMEM;
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < view->count; i++) error = otlp_add_identity(writer, &view->items[i]);
-  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].weight > 0) error = otlp_add_identity(writer, &view->overflow[i]);
-  }
-  return error;
-}
-
-/* Adds a Sample to the Profile in writer->message. A value of 0, where the stack's are in other Profiles, is none. */
-static void otlp_add_sample(onstack_otlp_writer *writer, const onstack_profile_stack *stack, size_t identity,
-                            uint32_t column) {
-  const size_t start = identity == 0 ? 0 : writer->identity_ends[identity - 1];
-  const uint64_t value = onstack_profile_columns_value(&writer->columns, stack, column);
-  if (value == 0) return;
-  onstack_protobuf_add_encoded(&writer->part, writer->identities.bytes + start, writer->identity_ends[identity] - start);
-  onstack_protobuf_add_varint(&writer->numbers, value);
-  onstack_protobuf_add_part(&writer->part, otlp_sample_values, &writer->numbers);
-  onstack_protobuf_add_part(&writer->message, otlp_profile_samples, &writer->part);
-}
-
-static void otlp_add_samples(onstack_otlp_writer *writer, uint32_t column) {
-  const onstack_profile_view *view = &writer->report->view;
-  size_t identity = view->count;
-  for (size_t i = 0; i < view->count; i++) otlp_add_sample(writer, &view->items[i], i, column);
-  for (uint32_t i = 0; i < ONSTACK_KINDS; i++) {
-    if (view->overflow[i].weight > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
-  }
-}
-
-static int otlp_add_value_type(onstack_otlp_writer *writer, uint32_t field, const char *type, const char *unit) {
-  onstack_profile_strings *strings = &writer->report->symbols.strings;
-  uint32_t type_number, unit_number;
-  int error = onstack_profile_strings_add_text(strings, type, &type_number);
-  if (error == 0) error = onstack_profile_strings_add_text(strings, unit, &unit_number);
-  if (error != 0) return error;
-  onstack_protobuf_add_number(&writer->part, otlp_value_type_type, type_number);
-  onstack_protobuf_add_number(&writer->part, otlp_value_type_unit, unit_number);
-  onstack_protobuf_add_part(&writer->message, field, &writer->part);
-  return 0;
-}
-
-/* The remarks, a text each; empty lines say nothing. Leaves writer->value empty where there are none. */
-static int otlp_make_comments(onstack_otlp_writer *writer) {
-  int error = 0;
-  for (const char *line = writer->report->comments; line && *line != '\0';) {
-    const size_t length = strcspn(line, "\n");
-    uint32_t number;
-    error = onstack_profile_strings_add(&writer->texts, line, length, &number);
-    if (error != 0) break;
-    const onstack_profile_string *text = &writer->texts.items[number];
-    if (number != 0) onstack_protobuf_add_bytes(&writer->part, otlp_value_string, text->text, text->length);
-    if (number != 0) onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
-    line += length + (line[length] == '\n');
-  }
-  if (writer->numbers.used > 0) onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
-  return error;
-}
-
-/* What pprof says of a whole profile, as attributes. */
-static int otlp_add_remarks(onstack_otlp_writer *writer) {
-  onstack_protobuf numbers = {0};
-  int error = otlp_make_comments(writer);
-  if (error == 0 && writer->value.used > 0) error = onstack_otlp_add_attribute(writer, "pprof.profile.comment", &numbers);
-  if (error == 0 && writer->columns.drop_frames) {
-    error = onstack_otlp_text_value(writer, writer->columns.drop_frames, strlen(writer->columns.drop_frames));
-    if (error == 0) error = onstack_otlp_add_attribute(writer, "pprof.profile.drop_frames", &numbers);
-  }
-  if (numbers.used > 0 || numbers.failed)
-    onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &numbers);
-  onstack_protobuf_release(&numbers);
-  return error;
-}
-
-static int otlp_add_profile(onstack_otlp_writer *writer, uint32_t column) {
-  const onstack_profile_columns *columns = &writer->columns;
-  const onstack_profile_column *type = &columns->items[column];
-  onstack_protobuf *message = &writer->message;
-  int error = otlp_add_value_type(writer, otlp_profile_sample_type, type->type, type->unit);
-  if (error != 0) return error;
-  otlp_add_samples(writer, column);
-  onstack_protobuf_add_fixed(message, otlp_profile_time_unix_nano, (uint64_t)writer->report->start_unix_ns);
-  onstack_protobuf_add_number(message, otlp_profile_duration_nano, (uint64_t)writer->report->duration_ns);
-  error = otlp_add_value_type(writer, otlp_profile_period_type, columns->period_type, columns->items[columns->shown].unit);
-  onstack_protobuf_add_number(message, otlp_profile_period, columns->period);
-  if (error == 0) error = otlp_add_remarks(writer);
-  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_profiles, message);
-  return error;
-}
-
-int onstack_otlp_add_profiles(onstack_otlp_writer *writer) {
-  const onstack_profile_columns *columns = &writer->columns;
-  int error = otlp_make_identities(writer);
-  if (error == 0) error = otlp_add_profile(writer, columns->shown);
-  for (uint32_t i = 0; error == 0 && i < columns->count; i++) {
-    if (i != columns->shown) error = otlp_add_profile(writer, i);
-  }
-  return error;
-}
-
-/* ---- core/profile/otlp/process_context.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#ifdef __linux__
-
-#define ONSTACK_PROCESS_CONTEXT_TRIES 10 /* while it is being changed */
-
-typedef struct process_context_head {
-  char signature[8];
-  uint32_t version;
-  uint32_t payload_bytes;
-  uint64_t published_ns; /* CLOCK_BOOTTIME; 0: it is being changed, and it is never the same twice */
-  uint64_t payload;
-} process_context_head;
-_Static_assert(sizeof(process_context_head) == 32, "others write as much");
-
-static bool process_context_head_at(uint64_t address, process_context_head *head) {
-  return onstack_process_memory_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
-         head->version == 2;
-}
-
-/* Whoever made the mapping may have named it, its file, or both. */
-static void process_context_visit(void *data, const onstack_mapping *mapping) {
-  static const char *const names[] = {"[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]", "/memfd:OTEL_CTX"};
-  uint64_t *address = data;
-  process_context_head head;
-  for (size_t i = 0; *address == 0 && i < sizeof(names) / sizeof(*names); i++) {
-    const size_t length = strlen(names[i]);
-    if (mapping->path_length < length || memcmp(mapping->path, names[i], length) != 0) continue;
-    if (process_context_head_at(mapping->low, &head)) *address = mapping->low;
-  }
-}
-
-static uint8_t *process_context_try(uint64_t address, size_t *length) {
-  process_context_head head, after;
-  if (!process_context_head_at(address, &head) || head.published_ns == 0) return NULL;
-  if (head.payload_bytes == 0 || head.payload_bytes > ONSTACK_PROCESS_CONTEXT_BYTES) return NULL;
-  uint8_t *payload = malloc(head.payload_bytes);
-  if (payload && onstack_process_memory_read(head.payload, payload, head.payload_bytes) &&
-      process_context_head_at(address, &after) && after.published_ns == head.published_ns) {
-    *length = head.payload_bytes;
-    return payload;
-  }
-  free(payload);
-  return NULL;
-}
-
-uint8_t *onstack_process_context_copy(size_t *length) {
-  uint64_t address = 0;
-  uint8_t *payload = NULL;
-  if (onstack_proc_maps_each(process_context_visit, &address) != 0 || address == 0) return NULL;
-  for (int i = 0; !payload && i < ONSTACK_PROCESS_CONTEXT_TRIES; i++) payload = process_context_try(address, length);
-  return payload;
-}
-#else
-uint8_t *onstack_process_context_copy(size_t *length) {
-  *length = 0;
-  return NULL;
-}
-#endif
-
-/* ---- core/profile/pprof/pprof.c ---- */
-/* ---- core/profile/pprof/pprof_writer.h ---- */
-/*
- * One pprof profile under way: pprof.c writes the head and the samples, pprof_tables.c what they refer to (mappings,
- * locations, functions), strings last. The order is free in the format, so nothing is held back but the strings.
- */
-#ifndef ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
-#define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
-
-/* A pair takes two NULs at least; two labels are our own. */
-#define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
-
-typedef struct onstack_pprof_writer {
-  onstack_profile_report *report; /* its strings become the string table */
-  onstack_profile_output *output;
-  onstack_profile_columns columns;
-  onstack_profile_tables tables;
-  onstack_protobuf message;
-  onstack_protobuf part;
-  uint32_t keys[ONSTACK_PPROF_KEYS]; /* of the labels that the sample has so far */
-  uint32_t key_count;
-} onstack_pprof_writer;
-
-/* Sends the message as this field of Profile and empties it. Errors: -ENOMEM, OUTPUT. */
-ONSTACK_INTERNAL int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field);
-
-/* Locations, functions and mappings; after the samples. Errors: -ENOMEM, OUTPUT. */
-ONSTACK_INTERNAL int onstack_pprof_write_tables(onstack_pprof_writer *writer);
-
-#endif
-
-/* ---- core/profile/pprof/pprof_fields.h ---- */
 /* Field numbers of profile.proto (github.com/google/pprof/proto): pprof_<message>_<field>. Those that are written. */
-#ifndef ONSTACK_PROFILE_PPROF_PPROF_FIELDS_H
-#define ONSTACK_PROFILE_PPROF_PPROF_FIELDS_H
 
 enum {
   pprof_profile_sample_type = 1,
@@ -28716,19 +28079,92 @@ enum {
   pprof_function_start_line = 5
 };
 
-#endif
+/* A pair takes two NULs at least; two labels are our own. */
+#define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+typedef struct onstack_pprof_writer {
+  onstack_profile_report *report; /* its strings become the string table */
+  onstack_profile_output *output;
+  onstack_profile_columns columns;
+  onstack_profile_tables tables;
+  onstack_protobuf message;
+  onstack_protobuf part;
+  uint32_t keys[ONSTACK_PPROF_KEYS]; /* of the labels that the sample has so far */
+  uint32_t key_count;
+} onstack_pprof_writer;
 
-int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
+/* Sends the message as this field of Profile and empties it. Errors: -ENOMEM, OUTPUT. */
+static int pprof_send(onstack_pprof_writer *writer, uint32_t field) {
   if (writer->message.failed) return -ENOMEM;
   onstack_protobuf_add_part(&writer->part, field, &writer->message);
   if (writer->part.failed) return -ENOMEM;
   int error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
   writer->part.used = 0;
+  return error;
+}
+
+static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
+  const onstack_symbol_table *symbols = &writer->report->symbols;
+  const onstack_profile_mapping *place;
+  onstack_profile_table_mapping *mapping =
+      onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
+  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
+  if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
+  onstack_protobuf_add_number(&writer->message, pprof_location_address,
+                              onstack_profile_tables_real(place, symbols->addresses[number]));
+  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
+  return error != 0 ? error : pprof_send(writer, pprof_profile_location);
+}
+
+static int pprof_write_special(onstack_pprof_writer *writer, uint32_t place) {
+  const char *name = onstack_profile_tables_special_name(&writer->tables, place);
+  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)writer->report->symbols.count + 1 + place);
+  int error = onstack_profile_tables_add_name(&writer->tables, name, &writer->message);
+  return error != 0 ? error : pprof_send(writer, pprof_profile_location);
+}
+
+static int pprof_write_functions(onstack_pprof_writer *writer) {
+  const onstack_profile_strings *functions = &writer->tables.functions;
+  int error = 0;
+  for (size_t i = 1; error == 0 && i < functions->count; i++) {
+    onstack_protobuf_add_number(&writer->message, pprof_function_id, i);
+    onstack_protobuf_add_encoded(&writer->message, functions->items[i].text, functions->items[i].length);
+    error = pprof_send(writer, pprof_profile_function);
+  }
+  return error;
+}
+
+static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
+  const onstack_profile_mapping *mapping = &writer->report->view.maps->items[item];
+  const onstack_profile_table_mapping *known = &writer->tables.mappings[item];
+  onstack_protobuf *message = &writer->message;
+  uint32_t path, build_id;
+  int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
+  onstack_protobuf_add_number(message, pprof_mapping_filename, path);
+  onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);
+  onstack_protobuf_add_number(message, pprof_mapping_has_functions, known->has_functions);
+  onstack_protobuf_add_number(message, pprof_mapping_has_filenames, known->has_files);
+  onstack_protobuf_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
+  onstack_protobuf_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
+  return pprof_send(writer, pprof_profile_mapping);
+}
+
+/* Locations, functions and mappings; after the samples. Errors: -ENOMEM, OUTPUT. */
+static int pprof_write_tables(onstack_pprof_writer *writer) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
+    error = pprof_write_location(writer, (uint32_t)i);
+  }
+  for (uint32_t i = 0; error == 0 && i < writer->tables.special_count; i++) error = pprof_write_special(writer, i);
+  if (error == 0) error = pprof_write_functions(writer);
+  for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
+    error = pprof_write_mapping(writer, writer->tables.mapping_order[i]);
+  }
   return error;
 }
 
@@ -28739,7 +28175,7 @@ static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, 
   if (error != 0) return error;
   onstack_protobuf_add_number(&writer->message, pprof_value_type_type, type_number);
   onstack_protobuf_add_number(&writer->message, pprof_value_type_unit, unit_number);
-  return onstack_pprof_send(writer, field);
+  return pprof_send(writer, field);
 }
 
 static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_profile_column *column) {
@@ -28827,7 +28263,7 @@ static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile
 /* The sample that has been put together, and behind its other fields its times. */
 static int pprof_send_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   const onstack_profile_report *report = writer->report;
-  if (stack->times.bytes == 0) return onstack_pprof_send(writer, pprof_profile_sample);
+  if (stack->times.bytes == 0) return pprof_send(writer, pprof_profile_sample);
   const int64_t shift_us = (int64_t)((uint64_t)report->view.start_unix_ns - (uint64_t)report->start_unix_ns) / 1000;
   onstack_protobuf *message = &writer->message, *part = &writer->part;
   onstack_protobuf_add_head(part, pprof_profile_sample,
@@ -28917,7 +28353,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
   int error = onstack_profile_tables_open(&writer.tables, report, &fields);
   if (error == 0) error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
-  if (error == 0) error = onstack_pprof_write_tables(&writer);
+  if (error == 0) error = pprof_write_tables(&writer);
   if (error == 0) error = pprof_write_comments(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
   onstack_protobuf_release(&writer.message);
@@ -28937,72 +28373,6 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
   error = onstack_profile_output_open(&output, writer, writer_data);
   if (error == 0) error = onstack_profile_output_close(&output, pprof_write_all(&report, &output));
   onstack_profile_report_close(&report);
-  return error;
-}
-
-/* ---- core/profile/pprof/pprof_tables.c ---- */
-
-static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
-  const onstack_symbol_table *symbols = &writer->report->symbols;
-  const onstack_profile_mapping *place;
-  onstack_profile_table_mapping *mapping =
-      onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
-  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
-  if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
-  onstack_protobuf_add_number(&writer->message, pprof_location_address,
-                              onstack_profile_tables_real(place, symbols->addresses[number]));
-  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
-  return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
-}
-
-static int pprof_write_special(onstack_pprof_writer *writer, uint32_t place) {
-  const char *name = onstack_profile_tables_special_name(&writer->tables, place);
-  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)writer->report->symbols.count + 1 + place);
-  int error = onstack_profile_tables_add_name(&writer->tables, name, &writer->message);
-  return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
-}
-
-static int pprof_write_functions(onstack_pprof_writer *writer) {
-  const onstack_profile_strings *functions = &writer->tables.functions;
-  int error = 0;
-  for (size_t i = 1; error == 0 && i < functions->count; i++) {
-    onstack_protobuf_add_number(&writer->message, pprof_function_id, i);
-    onstack_protobuf_add_encoded(&writer->message, functions->items[i].text, functions->items[i].length);
-    error = onstack_pprof_send(writer, pprof_profile_function);
-  }
-  return error;
-}
-
-static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
-  const onstack_profile_mapping *mapping = &writer->report->view.maps->items[item];
-  const onstack_profile_table_mapping *known = &writer->tables.mappings[item];
-  onstack_protobuf *message = &writer->message;
-  uint32_t path, build_id;
-  int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
-  if (error != 0) return error;
-  onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
-  onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
-  onstack_protobuf_add_number(message, pprof_mapping_filename, path);
-  onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);
-  onstack_protobuf_add_number(message, pprof_mapping_has_functions, known->has_functions);
-  onstack_protobuf_add_number(message, pprof_mapping_has_filenames, known->has_files);
-  onstack_protobuf_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
-  onstack_protobuf_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
-  return onstack_pprof_send(writer, pprof_profile_mapping);
-}
-
-int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
-    error = pprof_write_location(writer, (uint32_t)i);
-  }
-  for (uint32_t i = 0; error == 0 && i < writer->tables.special_count; i++) error = pprof_write_special(writer, i);
-  if (error == 0) error = pprof_write_functions(writer);
-  for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
-    error = pprof_write_mapping(writer, writer->tables.mapping_order[i]);
-  }
   return error;
 }
 
@@ -29400,7 +28770,133 @@ void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view
 /* ---- core/profile/report.c ---- */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define TRUNCATION_FRAME "[truncated: "
+#define TRUNCATION_NEITHER                                                                                                  \
+  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
+
+typedef struct truncation_text {
+  const char *key;
+  const char *frame;  /* NULL: stands in no stack */
+  const char *advice; /* NULL: no fault of the module */
+} truncation_text;
+
+static const truncation_text truncation_texts[ONSTACK_TRUNCATION_COUNT] = {
+    [ONSTACK_TRUNCATED_DEPTH] = {"depth", TRUNCATION_FRAME "deeper than the maximal depth]",
+                                 "stacks there are deeper than the session keeps: raise max_depth"},
+    [ONSTACK_TRUNCATED_UNREADABLE] =
+        {"unreadable", TRUNCATION_FRAME "unreadable stack memory]",
+         "its frames lead to memory that cannot be read: wrong unwind information, or code that "
+         "keeps no frame pointers; build it with -fasynchronous-unwind-tables"},
+    [ONSTACK_TRUNCATED_MISALIGNED] = {"misaligned", TRUNCATION_FRAME "misaligned frame pointer]", TRUNCATION_NEITHER},
+    [ONSTACK_TRUNCATED_NOT_RISING] = {"not_rising", TRUNCATION_FRAME "frame pointer does not rise]", TRUNCATION_NEITHER},
+    [ONSTACK_TRUNCATED_BAD_RETURN] = {"bad_return", TRUNCATION_FRAME "no return address]",
+                                      "its callers lie in no executable memory that was known: code generated or loaded in "
+                                      "the last moments, the stack of a coroutine whose beginning has been overwritten "
+                                      "since (greenlet), or wrong unwind information"},
+    [ONSTACK_TRUNCATED_STACK_SWITCH] = {"stack_switch", TRUNCATION_FRAME "switch of stacks]",
+                                        "it runs on a stack of its own, and who entered that is not known: generated code "
+                                        "that was called there, or a function that changes stacks"},
+    [ONSTACK_TRUNCATED_BY_DESIGN] = {"by_design", NULL, NULL},
+    [ONSTACK_TRUNCATED_UNWINDER] = {"unwinder", TRUNCATION_FRAME "by the unwinder]",
+                                    "the unwinder that was given ended there"},
+    [ONSTACK_TRUNCATED_NO_RULE] =
+        {"no_rule", TRUNCATION_FRAME "no unwind information]",
+         "parts of it have no unwind information: assembly (add .cfi directives, or -g for the assembler), or compiled code "
+         "whose callers only its runtime knows, since it keeps a stack or registers of its own (Haskell, Guile, qemu; let "
+         "its compiler keep frame pointers if it can, as Erlang's by +JPperf true)"},
+    [ONSTACK_TRUNCATED_PENDING] = {"pending", TRUNCATION_FRAME "unwind information not read yet]",
+                                   "its unwind information was still being read, as in the first moments after it is loaded "
+                                   "or a profile begins: later samples have their callers"},
+};
+
+/* Counters that somebody can do something about. */
+static const struct {
+  const char *key, *advice;
+} truncation_counters[] = {
+    {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
+                "it (pthread_sigmask); "
+                "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
+    {"cpu_ns",
+     "it is more than ticks * period_ns: threads, or processes, ended before a tick met them, and weigh too little; "
+     "a higher frequency meets more of them"},
+    {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
+    {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
+                         "larger"},
+    {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame; with the clock wall also the time "
+                         "of threads until they are "
+                         "found, and of threads that end before a look"},
+    {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
+    {"heap_untracked",
+     "sampled blocks without a place among those in use (heap_objects): they are in alloc and never in inuse; "
+     "raise it, or the bytes between two samples"},
+    {"threads_unarmed",
+     "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
+     "pending signals (ulimit -i)"},
+    {"generated_replaced",
+     "addresses of generated code that had several functions one after the other: their samples have the name of one"},
+    {"timeline_lost",
+     "samples whose time found no room (timeline_bytes), mostly the later ones: pictures of time lack them; profile for a "
+     "shorter while, or at a lower frequency"},
+};
+
+const char *onstack_profile_truncation_frame(uint32_t truncation) {
+  if (truncation >= ONSTACK_TRUNCATION_COUNT) return TRUNCATION_FRAME "unknown reason]";
+  return truncation_texts[truncation].frame;
+}
+
+const char *onstack_profile_truncation_key(uint32_t truncation) {
+  return truncation < ONSTACK_TRUNCATION_COUNT ? truncation_texts[truncation].key : NULL;
+}
+
+/* Whether it is the text between "[truncated: " and "]". */
+static bool truncation_is_reason(const char *frame, const char *text) {
+  size_t head = strlen(TRUNCATION_FRAME), length = strlen(text);
+  return frame && strlen(frame) == head + length + 1 && strncmp(frame + head, text, length) == 0;
+}
+
+ONSTACK_API const char *onstack_advice(const char *key) {
+  if (!key) return NULL;
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
+    const truncation_text *text = &truncation_texts[i];
+    if (text->key && (strcmp(text->key, key) == 0 || truncation_is_reason(text->frame, key))) return text->advice;
+  }
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(truncation_counters); i++) {
+    if (strcmp(truncation_counters[i].key, key) == 0) return truncation_counters[i].advice;
+  }
+  return NULL;
+}
+
+ONSTACK_INTERNAL_DEFINE int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
+
+/* The system name has the language before it, "python:<module>": readers take a name for one of C++, and its brackets for
+   parameters to be left out, if the two are the same. */
+static int interpreted_name(onstack_symbol_table *table, uint32_t number, const onstack_frame_text *text) {
+  char system_name[sizeof(text->language) + sizeof(text->function) + 1];
+  snprintf(system_name, sizeof(system_name), "%s:%s", text->language, text->function);
+  const onstack_symbol_line line = {.size = sizeof(line),
+                                    .name = text->function,
+                                    .system_name = text->language[0] ? system_name : NULL,
+                                    .file = text->file,
+                                    .line = text->line,
+                                    .start_line = text->start_line};
+  return onstack_profile_symbols_add_line(table, number, &line);
+}
+
+/* Names the addresses of such frames. Errors: -ENOMEM. */
+static int name_interpreted(onstack_symbol_table *table) {
+  int (*const describe)(uint64_t, onstack_frame_text *) = onstack_observe(&onstack_profile_interpreted);
+  int error = 0;
+  for (size_t i = 0; describe && error == 0 && i < table->count; i++) {
+    onstack_frame_text text = {.size = sizeof(text)};
+    if (onstack_is_interpreted(table->addresses[i]) && describe(table->addresses[i], &text) == 0)
+      error = interpreted_name(table, (uint32_t)i, &text);
+  }
+  return error;
+}
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
@@ -29450,7 +28946,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   int error = report_collect_addresses(report);
   const onstack_name_context generated = {maps, report->view.items, report->view.count, report->numbers};
   if (error == 0) error = report_name_unknown(&report->symbols);
-  if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
+  if (error == 0) error = name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
@@ -29516,202 +29012,6 @@ void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_ours--;
 }
 
-/* ---- core/profile/store/arena.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#define ONSTACK_ARENA_CHUNK ((size_t)64 * 1024)
-
-struct onstack_profile_chunk {
-  onstack_profile_chunk *older;
-  size_t capacity;
-  uint64_t bytes[]; /* for the alignment */
-};
-
-static onstack_profile_chunk *arena_add_chunk(onstack_profile_arena *arena, size_t bytes) {
-  size_t capacity = bytes > ONSTACK_ARENA_CHUNK ? bytes : ONSTACK_ARENA_CHUNK;
-  if (capacity > SIZE_MAX - sizeof(onstack_profile_chunk)) return NULL;
-  onstack_profile_chunk *chunk = malloc(sizeof(*chunk) + capacity);
-  if (!chunk) return NULL;
-  chunk->older = arena->newest;
-  chunk->capacity = capacity;
-  arena->newest = chunk;
-  arena->used = 0;
-  return chunk;
-}
-
-void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes) {
-  if (bytes > SIZE_MAX - 7) return NULL;
-  bytes = (bytes + 7) & ~(size_t)7;
-  onstack_profile_chunk *chunk = arena->newest;
-  if (!chunk || chunk->capacity - arena->used < bytes) chunk = arena_add_chunk(arena, bytes);
-  if (!chunk) return NULL;
-  void *piece = (char *)chunk->bytes + arena->used;
-  arena->used += bytes;
-  return piece;
-}
-
-char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length) {
-  if (length == SIZE_MAX) return NULL;
-  char *copy = onstack_profile_arena_take(arena, length + 1);
-  if (!copy) return NULL;
-  memcpy(copy, text, length);
-  copy[length] = '\0';
-  return copy;
-}
-
-void onstack_profile_arena_release(onstack_profile_arena *arena) {
-  for (onstack_profile_chunk *chunk = arena->newest; chunk;) {
-    onstack_profile_chunk *older = chunk->older;
-    free(chunk);
-    chunk = older;
-  }
-  arena->newest = NULL;
-  arena->used = 0;
-}
-
-void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes) {
-  if (needed <= *capacity && items) return items;
-  size_t wanted = *capacity < 16 ? 16 : *capacity;
-  while (wanted < needed) {
-    if (wanted > SIZE_MAX / 2) return NULL;
-    wanted *= 2;
-  }
-  if (wanted > SIZE_MAX / item_bytes) return NULL;
-  void *grown = realloc(items, wanted * item_bytes);
-  if (grown) *capacity = wanted;
-  return grown;
-}
-
-/* ---- core/profile/store/hash_index.c ---- */
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash, onstack_profile_hash_equal equal,
-                                   const void *owner, const void *key) {
-  if (index->capacity == 0) return ONSTACK_PROFILE_HASH_NONE;
-  size_t mask = index->capacity - 1;
-  for (size_t at = hash & mask; index->slots[at].item != 0; at = (at + 1) & mask) {
-    const onstack_profile_hash_slot *slot = &index->slots[at];
-    if (slot->hash == hash && equal(owner, slot->item - 1, key)) return slot->item - 1;
-  }
-  return ONSTACK_PROFILE_HASH_NONE;
-}
-
-static void hash_place(onstack_profile_hash_slot *slots, size_t mask, onstack_profile_hash_slot slot) {
-  size_t at = slot.hash & mask;
-  while (slots[at].item != 0) at = (at + 1) & mask;
-  slots[at] = slot;
-}
-
-int onstack_profile_hash_reserve(onstack_profile_hash_index *index) {
-  if (index->count < index->capacity / 4 * 3) return 0; /* a quarter stays free: every search ends */
-  size_t capacity = index->capacity == 0 ? 64 : index->capacity * 2;
-  onstack_profile_hash_slot *slots = calloc(capacity, sizeof(*slots));
-  if (!slots) return -ENOMEM;
-  for (size_t i = 0; i < index->capacity; i++) {
-    if (index->slots[i].item != 0) hash_place(slots, capacity - 1, index->slots[i]);
-  }
-  free(index->slots);
-  index->slots = slots;
-  index->capacity = capacity;
-  return 0;
-}
-
-void onstack_profile_hash_insert(onstack_profile_hash_index *index, uint32_t hash, uint32_t item) {
-  hash_place(index->slots, index->capacity - 1, (onstack_profile_hash_slot){.hash = hash, .item = item + 1});
-  index->count++;
-}
-
-void onstack_profile_hash_release(onstack_profile_hash_index *index) {
-  free(index->slots);
-  *index = (onstack_profile_hash_index){0};
-}
-
-/* Multiplication spreads upwards only, so the high half is folded back after each step: addresses differ in
-   low bits, and the index looks at low bits. */
-uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-  return hash ^ (hash >> 32);
-}
-
-uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length) {
-  const char *next = bytes;
-  size_t left = length;
-  for (; left >= 8; left -= 8, next += 8) {
-    uint64_t word;
-    memcpy(&word, next, 8);
-    hash = onstack_profile_hash_word(hash, word);
-  }
-  uint64_t rest = 0;
-  memcpy(&rest, next, left);
-  hash = onstack_profile_hash_word(hash, rest);
-  return onstack_profile_hash_word(hash, length);
-}
-
-uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_profile_hash_word(hash, 0) >> 16); }
-
-/* ---- core/profile/store/held.c ---- */
-
-#include <errno.h>
-#include <stdlib.h>
-
-#define HELD_FIRST ((size_t)64)
-
-static size_t held_home(const onstack_profile_held *held, uint64_t object) {
-  return onstack_profile_hash_fold(onstack_profile_hash_word(0, object)) & (held->capacity - 1);
-}
-
-void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {
-  size_t at = held_home(held, object->object);
-  while (held->places[at].object != 0) at = (at + 1) & (held->capacity - 1);
-  held->places[at] = *object;
-  held->count++;
-}
-
-int onstack_profile_held_reserve(onstack_profile_held *held) {
-  if (2 * (held->count + 1) <= held->capacity) return 0;
-  onstack_profile_held larger = {.capacity = held->capacity ? 2 * held->capacity : HELD_FIRST};
-  larger.places = calloc(larger.capacity, sizeof(*larger.places));
-  if (!larger.places) return -ENOMEM;
-  for (size_t i = 0; i < held->capacity; i++)
-    if (held->places[i].object != 0) onstack_profile_held_add(&larger, &held->places[i]);
-  free(held->places);
-  *held = larger;
-  return 0;
-}
-
-/* No mark stays behind: what comes after it in its chain moves up. */
-static void held_close(onstack_profile_held *held, size_t hole) {
-  const size_t mask = held->capacity - 1;
-  for (size_t at = (hole + 1) & mask; held->places[at].object != 0; at = (at + 1) & mask) {
-    const size_t home = held_home(held, held->places[at].object);
-    if (((at - home) & mask) < ((at - hole) & mask)) continue;
-    held->places[hole] = held->places[at];
-    hole = at;
-  }
-  held->places[hole].object = 0;
-}
-
-bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object, onstack_profile_held_object *out) {
-  if (held->capacity == 0 || object == 0) return false;
-  size_t at = held_home(held, object);
-  while (held->places[at].object != 0 && held->places[at].object != object) at = (at + 1) & (held->capacity - 1);
-  if (held->places[at].object == 0) return false;
-  *out = held->places[at];
-  held_close(held, at);
-  held->count--;
-  return true;
-}
-
-void onstack_profile_held_release(onstack_profile_held *held) {
-  free(held->places);
-  *held = (onstack_profile_held){0};
-}
-
 /* ---- core/profile/store/output.c ---- */
 
 #include <errno.h>
@@ -29734,14 +29034,14 @@ static void output_send(onstack_profile_output *output, const void *bytes, size_
   onstack_ours = ours;
 }
 
-int onstack_profile_output_flush(onstack_profile_output *output) {
+static int output_flush(onstack_profile_output *output) {
   output_send(output, output->buffer, output->used);
   output->used = 0;
   return output->error;
 }
 
 int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length) {
-  if (length > ONSTACK_OUTPUT_BYTES - output->used) onstack_profile_output_flush(output);
+  if (length > ONSTACK_OUTPUT_BYTES - output->used) output_flush(output);
   if (length > ONSTACK_OUTPUT_BYTES) {
     output_send(output, bytes, length);
   } else if (length > 0) {
@@ -29752,16 +29052,11 @@ int onstack_profile_output_put(onstack_profile_output *output, const void *bytes
 }
 
 int onstack_profile_output_close(onstack_profile_output *output, int error) {
-  if (error == 0) error = onstack_profile_output_flush(output);
+  if (error == 0) error = output_flush(output);
   free(output->buffer);
   *output = (onstack_profile_output){0};
   return error;
 }
-
-/* ---- core/profile/store/protobuf.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
 
 #define ONSTACK_PROTOBUF_WIRE_VARINT 0u
 #define ONSTACK_PROTOBUF_WIRE_FIXED 1u
@@ -29837,8 +29132,6 @@ void onstack_protobuf_release(onstack_protobuf *message) {
   *message = (onstack_protobuf){0};
 }
 
-/* ---- core/profile/store/protobuf_reader.c ---- */
-
 bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value) {
   *value = 0;
   for (int shift = 0; shift < 64 && reader->at < reader->end; shift += 7) {
@@ -29882,6 +29175,197 @@ onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *fiel
 #include <stdlib.h>
 #include <string.h>
 
+#define HELD_FIRST ((size_t)64)
+
+static size_t held_home(const onstack_profile_held *held, uint64_t object) {
+  return onstack_profile_hash_fold(onstack_profile_hash_word(0, object)) & (held->capacity - 1);
+}
+
+/* After a reserve; the object is not there yet. */
+static void held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {
+  size_t at = held_home(held, object->object);
+  while (held->places[at].object != 0) at = (at + 1) & (held->capacity - 1);
+  held->places[at] = *object;
+  held->count++;
+}
+
+/* Room for one more. Errors: -ENOMEM. */
+static int held_reserve(onstack_profile_held *held) {
+  if (2 * (held->count + 1) <= held->capacity) return 0;
+  onstack_profile_held larger = {.capacity = held->capacity ? 2 * held->capacity : HELD_FIRST};
+  larger.places = calloc(larger.capacity, sizeof(*larger.places));
+  if (!larger.places) return -ENOMEM;
+  for (size_t i = 0; i < held->capacity; i++)
+    if (held->places[i].object != 0) held_add(&larger, &held->places[i]);
+  free(held->places);
+  *held = larger;
+  return 0;
+}
+
+/* No mark stays behind: what comes after it in its chain moves up. */
+static void held_close(onstack_profile_held *held, size_t hole) {
+  const size_t mask = held->capacity - 1;
+  for (size_t at = (hole + 1) & mask; held->places[at].object != 0; at = (at + 1) & mask) {
+    const size_t home = held_home(held, held->places[at].object);
+    if (((at - home) & mask) < ((at - hole) & mask)) continue;
+    held->places[hole] = held->places[at];
+    hole = at;
+  }
+  held->places[hole].object = 0;
+}
+
+/* Takes it out; false: it is not there. */
+static bool held_remove(onstack_profile_held *held, uint64_t object, onstack_profile_held_object *out) {
+  if (held->capacity == 0 || object == 0) return false;
+  size_t at = held_home(held, object);
+  while (held->places[at].object != 0 && held->places[at].object != object) at = (at + 1) & (held->capacity - 1);
+  if (held->places[at].object == 0) return false;
+  *out = held->places[at];
+  held_close(held, at);
+  held->count--;
+  return true;
+}
+
+static void held_release(onstack_profile_held *held) {
+  free(held->places);
+  *held = (onstack_profile_held){0};
+}
+
+#define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
+#define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
+#define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
+
+typedef struct times_piece {
+  struct times_piece *next;
+  uint32_t capacity;
+  uint8_t bytes[];
+} times_piece;
+
+struct onstack_profile_times {
+  times_piece *newest; /* these three are the adder's alone */
+  uint32_t used;       /* of it */
+  int64_t last_us;
+  times_piece *oldest;
+};
+
+static uint64_t times_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0); }
+
+static size_t times_encode_sample(uint8_t *out, int64_t since_us, uint32_t weight) {
+  size_t length = onstack_protobuf_put_varint(out, times_zigzag(since_us) << 1 | (weight != 1));
+  if (weight != 1) length += onstack_protobuf_put_varint(out + length, weight);
+  return length;
+}
+
+static void *times_take(onstack_profile_timeline *timeline, size_t bytes) {
+  if (bytes > timeline->room) return NULL;
+  void *piece = onstack_profile_arena_take(&timeline->arena, bytes);
+  if (piece) timeline->room -= bytes;
+  return piece;
+}
+
+static times_piece *times_piece_new(onstack_profile_timeline *timeline, uint32_t capacity) {
+  times_piece *piece = times_take(timeline, sizeof(*piece) + capacity);
+  if (piece) *piece = (times_piece){.capacity = capacity};
+  return piece;
+}
+
+static onstack_profile_times *times_new(onstack_profile_timeline *timeline) {
+  onstack_profile_times *chain = times_take(timeline, sizeof(*chain));
+  times_piece *piece = chain ? times_piece_new(timeline, TIMES_FIRST) : NULL;
+  if (!piece) return NULL;
+  *chain = (onstack_profile_times){.newest = piece, .oldest = piece};
+  return chain;
+}
+
+/* A sample's bytes lie in two pieces where the first has no room for all. */
+static bool times_append(onstack_profile_timeline *timeline, onstack_profile_times *chain, const uint8_t *bytes,
+                         size_t length) {
+  times_piece *piece = chain->newest;
+  size_t here = piece->capacity - chain->used;
+  if (here > length) here = length;
+  times_piece *next = NULL;
+  if (here < length) {
+    next = times_piece_new(timeline, piece->capacity < TIMES_LARGEST ? 2 * piece->capacity : TIMES_LARGEST);
+    if (!next) return false;
+  }
+  memcpy(piece->bytes + chain->used, bytes, here);
+  chain->used += (uint32_t)here;
+  if (!next) return true;
+  memcpy(next->bytes, bytes + here, length - here);
+  piece->next = next;
+  chain->newest = next;
+  chain->used = (uint32_t)(length - here);
+  return true;
+}
+
+static bool times_keep(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
+                       uint32_t weight) {
+  uint8_t bytes[2 * ONSTACK_PROTOBUF_VARINT];
+  if (times->bytes > TIMES_MOST) return false;
+  if (!times->chain) times->chain = times_new(timeline);
+  if (!times->chain) return false;
+  const size_t length = times_encode_sample(bytes, at_us - times->chain->last_us, weight);
+  if (!times_append(timeline, times->chain, bytes, length)) return false;
+  times->chain->last_us = at_us;
+  times->bytes += (uint32_t)length;
+  return true;
+}
+
+/* Half of the range at most, so that the lowest bit is free: 146,000 years. */
+static int64_t times_us(uint64_t time_ns, uint64_t origin_ns) { return (int64_t)(time_ns - origin_ns) / 1000; }
+
+/* Notes a sample's time, or counts it as lost where there is no room. */
+static void times_note(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, uint64_t time_ns,
+                       uint32_t weight) {
+  if (times_keep(timeline, times, times_us(time_ns, timeline->origin_ns), weight))
+    timeline->kept++;
+  else
+    timeline->lost++;
+}
+
+/* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
+static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us,
+                         uint8_t out[3 * ONSTACK_PROTOBUF_VARINT], uint32_t *skip) {
+  uint64_t number;
+  uint8_t first[ONSTACK_PROTOBUF_VARINT];
+  const uint8_t *bytes_of_first = times->chain->oldest->bytes;
+  onstack_protobuf_reader reader = {bytes_of_first, bytes_of_first + TIMES_FIRST};
+  onstack_protobuf_varint(&reader, &number); /* lies there as a whole */
+  *skip = (uint32_t)(reader.at - bytes_of_first);
+  const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
+  const size_t bytes = onstack_protobuf_put_varint(first, times_zigzag(since + shift_us) << 1 | (number & 1));
+  size_t length = onstack_protobuf_put_varint(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
+  length += onstack_protobuf_put_varint(out + length, times->bytes - *skip + bytes);
+  memcpy(out + length, first, bytes);
+  return length + bytes;
+}
+
+size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
+  uint32_t skip;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &skip);
+  return length + times->bytes - skip;
+}
+
+int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
+  uint32_t at;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &at);
+  int error = onstack_profile_output_put(output, head, length);
+  const times_piece *piece = times->chain->oldest;
+  for (uint32_t left = times->bytes - at; error == 0;) {
+    const uint32_t here = piece->capacity - at < left ? piece->capacity - at : left;
+    error = onstack_profile_output_put(output, piece->bytes + at, here);
+    left -= here;
+    if (left == 0) break; /* the last piece's `next` may be being written */
+    piece = piece->next;
+    at = 0;
+  }
+  return error;
+}
+
 onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
   if (!stacks) return NULL;
@@ -29903,7 +29387,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_hash_release(&stacks->address_index);
   onstack_profile_hash_release(&stacks->head_index);
   onstack_profile_hash_release(&stacks->index);
-  onstack_profile_held_release(&stacks->held);
+  held_release(&stacks->held);
   onstack_profile_arena_release(&stacks->timeline.arena);
   free(stacks->addresses);
   free(stacks->heads);
@@ -30024,7 +29508,7 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, &key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
-  if (sample->object != 0 && onstack_profile_held_reserve(&stacks->held) != 0) return -ENOMEM;
+  if (sample->object != 0 && held_reserve(&stacks->held) != 0) return -ENOMEM;
   if (!stack && stacks->count >= limit) {
     stack = &stacks->overflow[head->kind];
     item = ONSTACK_PROFILE_HASH_NONE;
@@ -30039,29 +29523,187 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   stack->weight += sample->weight;
   stack->value += sample->value;
   if (stacks->timeline.wanted && stacks_kind_has_times(sample->kind))
-    onstack_profile_times_add(&stacks->timeline, &stack->times, sample->time_ns, sample->weight);
+    times_note(&stacks->timeline, &stack->times, sample->time_ns, sample->weight);
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;
-  onstack_profile_held_add(
-      &stacks->held, &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
+  held_add(&stacks->held,
+           &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
   return 0;
 }
 
 void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object) {
   onstack_profile_held_object held;
-  if (!onstack_profile_held_remove(&stacks->held, object, &held)) return;
+  if (!held_remove(&stacks->held, object, &held)) return;
   onstack_profile_stack *stack =
       held.stack == ONSTACK_PROFILE_HASH_NONE ? &stacks->overflow[ONSTACK_KIND_ALLOCATION] : &stacks->items[held.stack];
   stack->held_weight -= held.weight;
   stack->held_value -= held.value;
 }
 
-/* ---- core/profile/store/string_table.c ---- */
+/* ---- core/profile/store/store.c ---- */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ONSTACK_ARENA_CHUNK ((size_t)64 * 1024)
+
+struct onstack_profile_chunk {
+  onstack_profile_chunk *older;
+  size_t capacity;
+  uint64_t bytes[]; /* for the alignment */
+};
+
+static onstack_profile_chunk *arena_add_chunk(onstack_profile_arena *arena, size_t bytes) {
+  size_t capacity = bytes > ONSTACK_ARENA_CHUNK ? bytes : ONSTACK_ARENA_CHUNK;
+  if (capacity > SIZE_MAX - sizeof(onstack_profile_chunk)) return NULL;
+  onstack_profile_chunk *chunk = malloc(sizeof(*chunk) + capacity);
+  if (!chunk) return NULL;
+  chunk->older = arena->newest;
+  chunk->capacity = capacity;
+  arena->newest = chunk;
+  arena->used = 0;
+  return chunk;
+}
+
+void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes) {
+  if (bytes > SIZE_MAX - 7) return NULL;
+  bytes = (bytes + 7) & ~(size_t)7;
+  onstack_profile_chunk *chunk = arena->newest;
+  if (!chunk || chunk->capacity - arena->used < bytes) chunk = arena_add_chunk(arena, bytes);
+  if (!chunk) return NULL;
+  void *piece = (char *)chunk->bytes + arena->used;
+  arena->used += bytes;
+  return piece;
+}
+
+char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length) {
+  if (length == SIZE_MAX) return NULL;
+  char *copy = onstack_profile_arena_take(arena, length + 1);
+  if (!copy) return NULL;
+  memcpy(copy, text, length);
+  copy[length] = '\0';
+  return copy;
+}
+
+void onstack_profile_arena_release(onstack_profile_arena *arena) {
+  for (onstack_profile_chunk *chunk = arena->newest; chunk;) {
+    onstack_profile_chunk *older = chunk->older;
+    free(chunk);
+    chunk = older;
+  }
+  arena->newest = NULL;
+  arena->used = 0;
+}
+
+void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes) {
+  if (needed <= *capacity && items) return items;
+  size_t wanted = *capacity < 16 ? 16 : *capacity;
+  while (wanted < needed) {
+    if (wanted > SIZE_MAX / 2) return NULL;
+    wanted *= 2;
+  }
+  if (wanted > SIZE_MAX / item_bytes) return NULL;
+  void *grown = realloc(items, wanted * item_bytes);
+  if (grown) *capacity = wanted;
+  return grown;
+}
+
+uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash, onstack_profile_hash_equal equal,
+                                   const void *owner, const void *key) {
+  if (index->capacity == 0) return ONSTACK_PROFILE_HASH_NONE;
+  size_t mask = index->capacity - 1;
+  for (size_t at = hash & mask; index->slots[at].item != 0; at = (at + 1) & mask) {
+    const onstack_profile_hash_slot *slot = &index->slots[at];
+    if (slot->hash == hash && equal(owner, slot->item - 1, key)) return slot->item - 1;
+  }
+  return ONSTACK_PROFILE_HASH_NONE;
+}
+
+static void hash_place(onstack_profile_hash_slot *slots, size_t mask, onstack_profile_hash_slot slot) {
+  size_t at = slot.hash & mask;
+  while (slots[at].item != 0) at = (at + 1) & mask;
+  slots[at] = slot;
+}
+
+int onstack_profile_hash_reserve(onstack_profile_hash_index *index) {
+  if (index->count < index->capacity / 4 * 3) return 0; /* a quarter stays free: every search ends */
+  size_t capacity = index->capacity == 0 ? 64 : index->capacity * 2;
+  onstack_profile_hash_slot *slots = calloc(capacity, sizeof(*slots));
+  if (!slots) return -ENOMEM;
+  for (size_t i = 0; i < index->capacity; i++) {
+    if (index->slots[i].item != 0) hash_place(slots, capacity - 1, index->slots[i]);
+  }
+  free(index->slots);
+  index->slots = slots;
+  index->capacity = capacity;
+  return 0;
+}
+
+void onstack_profile_hash_insert(onstack_profile_hash_index *index, uint32_t hash, uint32_t item) {
+  hash_place(index->slots, index->capacity - 1, (onstack_profile_hash_slot){.hash = hash, .item = item + 1});
+  index->count++;
+}
+
+void onstack_profile_hash_release(onstack_profile_hash_index *index) {
+  free(index->slots);
+  *index = (onstack_profile_hash_index){0};
+}
+
+/* Multiplication spreads upwards only, so the high half is folded back after each step: addresses differ in
+   low bits, and the index looks at low bits. */
+uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+  return hash ^ (hash >> 32);
+}
+
+uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length) {
+  const char *next = bytes;
+  size_t left = length;
+  for (; left >= 8; left -= 8, next += 8) {
+    uint64_t word;
+    memcpy(&word, next, 8);
+    hash = onstack_profile_hash_word(hash, word);
+  }
+  uint64_t rest = 0;
+  memcpy(&rest, next, left);
+  hash = onstack_profile_hash_word(hash, rest);
+  return onstack_profile_hash_word(hash, length);
+}
+
+uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_profile_hash_word(hash, 0) >> 16); }
+
+size_t onstack_profile_utf8_length(const char *text, size_t left) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  unsigned char lead = bytes[0];
+  size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  if (length > left) return 0;
+  for (size_t i = 1; i < length; i++) {
+    if ((bytes[i] & 0xC0) != 0x80) return 0;
+  }
+  if (length < 3) return length;
+  /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
+  if (lead == 0xE0 && bytes[1] < 0xA0) return 0;
+  if (lead == 0xED && bytes[1] > 0x9F) return 0;
+  if (lead == 0xF0 && bytes[1] < 0x90) return 0;
+  if (lead == 0xF4 && bytes[1] > 0x8F) return 0;
+  return length;
+}
+
+/* A character of three bytes. */
+static uint32_t utf8_three(const unsigned char *bytes) {
+  return (uint32_t)(bytes[0] & 0x0F) << 12 | (uint32_t)(bytes[1] & 0x3F) << 6 | (uint32_t)(bytes[2] & 0x3F);
+}
+
+bool onstack_profile_utf8_is_obeyed(const char *character, size_t length) {
+  const unsigned char *bytes = (const unsigned char *)character;
+  if (length == 1) return bytes[0] < 0x20 || bytes[0] == 0x7F;
+  if (length == 2) return (bytes[0] == 0xC2 && bytes[1] < 0xA0) || (bytes[0] == 0xD8 && bytes[1] == 0x9C); /* U+061C */
+  if (length != 3) return false;
+  const uint32_t code = utf8_three(bytes);
+  return code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
 
 static const char strings_replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
@@ -30140,182 +29782,106 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
   *strings = (onstack_profile_strings){0};
 }
 
-/* ---- core/profile/store/times.c ---- */
-
-#include <string.h>
-
-#define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
-#define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
-#define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
-
-typedef struct times_piece {
-  struct times_piece *next;
-  uint32_t capacity;
-  uint8_t bytes[];
-} times_piece;
-
-struct onstack_profile_times {
-  times_piece *newest; /* these three are the adder's alone */
-  uint32_t used;       /* of it */
-  int64_t last_us;
-  times_piece *oldest;
-};
-
-static uint64_t times_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0); }
-
-static size_t times_encode_sample(uint8_t *out, int64_t since_us, uint32_t weight) {
-  size_t length = onstack_protobuf_put_varint(out, times_zigzag(since_us) << 1 | (weight != 1));
-  if (weight != 1) length += onstack_protobuf_put_varint(out + length, weight);
-  return length;
-}
-
-static void *times_take(onstack_profile_timeline *timeline, size_t bytes) {
-  if (bytes > timeline->room) return NULL;
-  void *piece = onstack_profile_arena_take(&timeline->arena, bytes);
-  if (piece) timeline->room -= bytes;
-  return piece;
-}
-
-static times_piece *times_piece_new(onstack_profile_timeline *timeline, uint32_t capacity) {
-  times_piece *piece = times_take(timeline, sizeof(*piece) + capacity);
-  if (piece) *piece = (times_piece){.capacity = capacity};
-  return piece;
-}
-
-static onstack_profile_times *times_new(onstack_profile_timeline *timeline) {
-  onstack_profile_times *chain = times_take(timeline, sizeof(*chain));
-  times_piece *piece = chain ? times_piece_new(timeline, TIMES_FIRST) : NULL;
-  if (!piece) return NULL;
-  *chain = (onstack_profile_times){.newest = piece, .oldest = piece};
-  return chain;
-}
-
-/* A sample's bytes lie in two pieces where the first has no room for all. */
-static bool times_append(onstack_profile_timeline *timeline, onstack_profile_times *chain, const uint8_t *bytes,
-                         size_t length) {
-  times_piece *piece = chain->newest;
-  size_t here = piece->capacity - chain->used;
-  if (here > length) here = length;
-  times_piece *next = NULL;
-  if (here < length) {
-    next = times_piece_new(timeline, piece->capacity < TIMES_LARGEST ? 2 * piece->capacity : TIMES_LARGEST);
-    if (!next) return false;
-  }
-  memcpy(piece->bytes + chain->used, bytes, here);
-  chain->used += (uint32_t)here;
-  if (!next) return true;
-  memcpy(next->bytes, bytes + here, length - here);
-  piece->next = next;
-  chain->newest = next;
-  chain->used = (uint32_t)(length - here);
-  return true;
-}
-
-static bool times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
-                      uint32_t weight) {
-  uint8_t bytes[2 * ONSTACK_PROTOBUF_VARINT];
-  if (times->bytes > TIMES_MOST) return false;
-  if (!times->chain) times->chain = times_new(timeline);
-  if (!times->chain) return false;
-  const size_t length = times_encode_sample(bytes, at_us - times->chain->last_us, weight);
-  if (!times_append(timeline, times->chain, bytes, length)) return false;
-  times->chain->last_us = at_us;
-  times->bytes += (uint32_t)length;
-  return true;
-}
-
-/* Half of the range at most, so that the lowest bit is free: 146,000 years. */
-static int64_t times_us(uint64_t time_ns, uint64_t origin_ns) { return (int64_t)(time_ns - origin_ns) / 1000; }
-
-void onstack_profile_times_add(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, uint64_t time_ns,
-                               uint32_t weight) {
-  if (times_add(timeline, times, times_us(time_ns, timeline->origin_ns), weight))
-    timeline->kept++;
-  else
-    timeline->lost++;
-}
-
-/* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
-static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us,
-                         uint8_t out[3 * ONSTACK_PROTOBUF_VARINT], uint32_t *skip) {
-  uint64_t number;
-  uint8_t first[ONSTACK_PROTOBUF_VARINT];
-  const uint8_t *bytes_of_first = times->chain->oldest->bytes;
-  onstack_protobuf_reader reader = {bytes_of_first, bytes_of_first + TIMES_FIRST};
-  onstack_protobuf_varint(&reader, &number); /* lies there as a whole */
-  *skip = (uint32_t)(reader.at - bytes_of_first);
-  const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
-  const size_t bytes = onstack_protobuf_put_varint(first, times_zigzag(since + shift_us) << 1 | (number & 1));
-  size_t length = onstack_protobuf_put_varint(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
-  length += onstack_protobuf_put_varint(out + length, times->bytes - *skip + bytes);
-  memcpy(out + length, first, bytes);
-  return length + bytes;
-}
-
-size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
-  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
-  uint32_t skip;
-  if (times->bytes == 0) return 0;
-  const size_t length = times_head(times, shift_us, head, &skip);
-  return length + times->bytes - skip;
-}
-
-int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
-  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
-  uint32_t at;
-  if (times->bytes == 0) return 0;
-  const size_t length = times_head(times, shift_us, head, &at);
-  int error = onstack_profile_output_put(output, head, length);
-  const times_piece *piece = times->chain->oldest;
-  for (uint32_t left = times->bytes - at; error == 0;) {
-    const uint32_t here = piece->capacity - at < left ? piece->capacity - at : left;
-    error = onstack_profile_output_put(output, piece->bytes + at, here);
-    left -= here;
-    if (left == 0) break; /* the last piece's `next` may be being written */
-    piece = piece->next;
-    at = 0;
-  }
-  return error;
-}
-
-/* ---- core/profile/store/utf8.c ---- */
-
-size_t onstack_profile_utf8_length(const char *text, size_t left) {
-  const unsigned char *bytes = (const unsigned char *)text;
-  unsigned char lead = bytes[0];
-  size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length > left) return 0;
-  for (size_t i = 1; i < length; i++) {
-    if ((bytes[i] & 0xC0) != 0x80) return 0;
-  }
-  if (length < 3) return length;
-  /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
-  if (lead == 0xE0 && bytes[1] < 0xA0) return 0;
-  if (lead == 0xED && bytes[1] > 0x9F) return 0;
-  if (lead == 0xF0 && bytes[1] < 0x90) return 0;
-  if (lead == 0xF4 && bytes[1] > 0x8F) return 0;
-  return length;
-}
-
-/* A character of three bytes. */
-static uint32_t utf8_three(const unsigned char *bytes) {
-  return (uint32_t)(bytes[0] & 0x0F) << 12 | (uint32_t)(bytes[1] & 0x3F) << 6 | (uint32_t)(bytes[2] & 0x3F);
-}
-
-bool onstack_profile_utf8_is_obeyed(const char *character, size_t length) {
-  const unsigned char *bytes = (const unsigned char *)character;
-  if (length == 1) return bytes[0] < 0x20 || bytes[0] == 0x7F;
-  if (length == 2) return (bytes[0] == 0xC2 && bytes[1] < 0xA0) || (bytes[0] == 0xD8 && bytes[1] == 0x9C); /* U+061C */
-  if (length != 3) return false;
-  const uint32_t code = utf8_three(bytes);
-  return code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-}
-
 /* ---- core/profile/tables.c ---- */
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* The sample types. */
+
+/* Sessions that share a profile may have periods of their own. */
+#define ONSTACK_PROFILE_PERIODS 8u
+
+/* As Go's profiles of the same things have them, where there are such. */
+static const struct {
+  const char *weight, *value;
+} columns_types[ONSTACK_KINDS] = {
+    [ONSTACK_KIND_CPU] = {"samples", "cpu"},
+    [ONSTACK_KIND_WALL] = {"samples", "wall"},
+    [ONSTACK_KIND_ALLOCATION] = {"alloc_objects", "alloc_space"},
+    [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
+    [ONSTACK_KIND_DUMP] = {NULL, "threads"},
+};
+
+/*
+ * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
+ * table's first column names who asked for the memory. The frames are in the profile.
+ */
+static const char columns_allocators[] =
+    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
+    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
+    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
+
+static const char *columns_unit_name(onstack_unit unit) {
+  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
+}
+
+/* Readers choose a column by its type: there is one of each. */
+static uint8_t columns_add(onstack_profile_columns *columns, const char *type, onstack_unit unit) {
+  uint32_t i = 0;
+  if (!type) return ONSTACK_PROFILE_NO_COLUMN;
+  while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
+  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, columns_unit_name(unit)};
+  return (uint8_t)i;
+}
+
+/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
+static uint64_t columns_main_period(const onstack_profile_view *view, onstack_kind kind) {
+  uint64_t periods[ONSTACK_PROFILE_PERIODS] = {0}, values[ONSTACK_PROFILE_PERIODS] = {0};
+  size_t known = 0, best = 0;
+  for (size_t i = 0; i < view->count; i++) {
+    size_t at = 0;
+    if (view->items[i].head->kind != kind) continue;
+    while (at < known && periods[at] != view->items[i].head->period) at++;
+    if (at == ONSTACK_PROFILE_PERIODS) continue;
+    if (at == known) periods[known++] = view->items[i].head->period;
+    values[at] += view->items[i].value;
+    if (values[at] > values[best]) best = at;
+  }
+  return periods[best];
+}
+
+static void columns_fill(onstack_profile_columns *columns, uint32_t kinds) {
+  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
+    if (!(kinds & 1u << kind)) continue;
+    if (columns->first == 0) columns->first = kind;
+    columns->weight[kind] = columns_add(columns, columns_types[kind].weight, ONSTACK_UNIT_COUNT);
+    columns->value[kind] = columns_add(columns, columns_types[kind].value, onstack_kind_unit(kind));
+    if (kind != ONSTACK_KIND_ALLOCATION) continue;
+    columns->held_weight = columns_add(columns, "inuse_objects", ONSTACK_UNIT_COUNT);
+    columns->held_value = columns_add(columns, "inuse_space", ONSTACK_UNIT_BYTES);
+  }
+}
+
+onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report) {
+  const onstack_profile_view *view = &report->view;
+  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
+  const uint32_t kinds = view->kinds != 0 ? view->kinds : 1u << empty;
+  onstack_profile_columns columns = {
+      .count = 0, .held_weight = ONSTACK_PROFILE_NO_COLUMN, .held_value = ONSTACK_PROFILE_NO_COLUMN};
+  columns_fill(&columns, kinds);
+  const bool heap = columns.first == ONSTACK_KIND_ALLOCATION;
+  columns.shown = heap ? columns.held_value : columns.value[columns.first];
+  /* Of several kinds, and of allocations, the last would be shown; of the latter that is right, and is said as Go says it. */
+  columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
+  columns.drop_frames = heap ? columns_allocators : NULL;
+  columns.period_type = heap ? "space" : columns.items[columns.shown].type;
+  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period;
+  return columns;
+}
+
+/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, const onstack_profile_stack *stack,
+                                       uint32_t column) {
+  if (column == columns->value[stack->head->kind]) return stack->value;
+  if (column == columns->weight[stack->head->kind]) return stack->weight;
+  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
+  return column == columns->held_value ? stack->held_value : 0;
+}
+
+/* What samples refer to by number. */
 
 enum { tables_line_function = 1, tables_line_line = 2 };
 
@@ -30472,13 +30038,229 @@ void onstack_profile_tables_release(onstack_profile_tables *tables) {
   free(tables->mapping_order);
 }
 
-/* ---- core/profile/threads_text.c ---- */
+/* ---- core/profile/text.c ---- */
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * Folded stacks. The frames of each stack become ranks of their names, root first; ranks are compared and merged, and
+ * text is made only for the lines that are written: names repeat a thousandfold, and the text of all stacks could be
+ * many times the profile.
+ */
+
+#define ONSTACK_FOLDED_UNNAMED_THREAD "[unnamed thread]"
+
+typedef struct folded_line {
+  uint32_t *frames; /* first numbers of `names`, later ranks; root first */
+  size_t count;
+  uint64_t number;
+} folded_line;
+
+typedef struct folded_report {
+  const onstack_profile_report *report;
+  onstack_profile_strings names; /* as they are written */
+  uint32_t *line_names;          /* symbol table's line -> number in `names` */
+  uint32_t *order;               /* rank -> number in `names` */
+  onstack_profile_arena arena;
+  folded_line *lines;
+  size_t count;
+} folded_report;
+
+/* Adds a name as it is written: the separators are not for names. */
+static int folded_add_name(folded_report *folded, const char *text, size_t length, uint32_t *number) {
+  if (!memchr(text, ';', length) && !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
+    return onstack_profile_strings_add(&folded->names, text, length, number);
+  }
+  char *clean = malloc(length);
+  if (!clean) return -ENOMEM;
+  for (size_t i = 0; i < length; i++) {
+    clean[i] = text[i] == ';' ? ':' : text[i] == '\n' || text[i] == '\r' ? ' ' : text[i];
+  }
+  int error = onstack_profile_strings_add(&folded->names, clean, length, number);
+  free(clean);
+  return error;
+}
+
+static int folded_add_names(folded_report *folded) {
+  const onstack_symbol_table *symbols = &folded->report->symbols;
+  folded->line_names = malloc((symbols->line_count + 1) * sizeof(*folded->line_names));
+  if (!folded->line_names) return -ENOMEM;
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < symbols->line_count; i++) {
+    const onstack_profile_string *name = &symbols->strings.items[symbols->lines[i].name];
+    error = folded_add_name(folded, name->text, name->length, &folded->line_names[i]);
+  }
+  return error;
+}
+
+/* Writes names of a stack's functions from the end of `frames` to its start; returns how many (with NULL: counts). */
+static size_t folded_put_functions(const folded_report *folded, const onstack_profile_stack *stack, uint32_t *end) {
+  const onstack_symbol_table *symbols = &folded->report->symbols;
+  size_t count = 0;
+  for (uint32_t i = 0; i < stack->frame_count; i++) {
+    uint32_t number = folded->report->numbers[stack->frames[i]];
+    uint32_t line = symbols->lines_of[number].first;
+    for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
+      count++;
+      if (end) *(end - count) = folded->line_names[line];
+    }
+  }
+  return count;
+}
+
+/* Of time the ticks, which other tools count too; of anything else what it is measured in. */
+static uint64_t folded_number(const onstack_profile_stack *stack) {
+  const bool ticks = stack->head->kind == ONSTACK_KIND_CPU || stack->head->kind == ONSTACK_KIND_WALL;
+  return ticks ? stack->weight : stack->value;
+}
+
+static int folded_add_stack(folded_report *folded, const onstack_profile_stack *stack) {
+  uint32_t head[2], head_count = 0;
+  int error = 0;
+  if (folded->report->view.thread_names) {
+    const char *name = stack->head->thread_name[0] != '\0' ? stack->head->thread_name : ONSTACK_FOLDED_UNNAMED_THREAD;
+    error = folded_add_name(folded, name, strlen(name), &head[head_count++]);
+  }
+  const char *cut = onstack_profile_truncation_frame(stack->head->truncation);
+  if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
+  if (error != 0) return error;
+  folded_line *line = &folded->lines[folded->count];
+  line->number = folded_number(stack);
+  line->count = head_count + folded_put_functions(folded, stack, NULL);
+  line->frames = onstack_profile_arena_take(&folded->arena, line->count * sizeof(*line->frames));
+  if (!line->frames) return -ENOMEM;
+  for (uint32_t i = 0; i < head_count; i++) line->frames[i] = head[i];
+  folded_put_functions(folded, stack, line->frames + line->count);
+  folded->count++;
+  return 0;
+}
+
+static int folded_add_overflow(folded_report *folded, const onstack_profile_stack *overflow) {
+  if (overflow->weight == 0) return 0;
+  folded_line *line = &folded->lines[folded->count];
+  *line = (folded_line){.count = 1, .number = folded_number(overflow)};
+  line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
+  if (!line->frames) return -ENOMEM;
+  folded->count++;
+  return folded_add_name(folded, ONSTACK_PROFILE_OVERFLOW_FRAME, strlen(ONSTACK_PROFILE_OVERFLOW_FRAME), line->frames);
+}
+
+typedef struct folded_name {
+  const char *text;
+  uint32_t number;
+} folded_name;
+
+/* Names compare as they do in a line, where ';' follows: "f (cold)" comes before "f", since ' ' is below ';'. */
+static int folded_compare_names(const void *a, const void *b) {
+  const unsigned char *left = (const unsigned char *)((const folded_name *)a)->text;
+  const unsigned char *right = (const unsigned char *)((const folded_name *)b)->text;
+  while (*left == *right && *left != '\0') left++, right++;
+  unsigned char x = *left == '\0' ? ';' : *left, y = *right == '\0' ? ';' : *right;
+  return x < y ? -1 : x > y;
+}
+
+/* Replaces numbers by ranks, so that stacks compare as numbers do. */
+static int folded_rank(folded_report *folded) {
+  size_t count = folded->names.count;
+  folded_name *sorted = malloc(count * sizeof(*sorted));
+  uint32_t *ranks = malloc(count * sizeof(*ranks));
+  folded->order = malloc(count * sizeof(*folded->order));
+  int error = !sorted || !ranks || !folded->order ? -ENOMEM : 0;
+  if (error == 0) {
+    for (size_t i = 0; i < count; i++) {
+      sorted[i] = (folded_name){.text = folded->names.items[i].text, .number = (uint32_t)i};
+    }
+    qsort(sorted, count, sizeof(*sorted), folded_compare_names);
+    for (size_t i = 0; i < count; i++) {
+      folded->order[i] = sorted[i].number;
+      ranks[sorted[i].number] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < folded->count; i++) {
+      folded_line *line = &folded->lines[i];
+      for (size_t frame = 0; frame < line->count; frame++) line->frames[frame] = ranks[line->frames[frame]];
+    }
+  }
+  free(sorted);
+  free(ranks);
+  return error;
+}
+
+static int folded_compare_lines(const void *a, const void *b) {
+  const folded_line *left = a, *right = b;
+  size_t common = left->count < right->count ? left->count : right->count;
+  for (size_t i = 0; i < common; i++) {
+    if (left->frames[i] != right->frames[i]) return left->frames[i] < right->frames[i] ? -1 : 1;
+  }
+  return left->count < right->count ? -1 : left->count > right->count;
+}
+
+static int folded_build(folded_report *folded) {
+  const onstack_profile_view *view = &folded->report->view;
+  folded->lines = malloc((view->count + ONSTACK_KINDS) * sizeof(*folded->lines));
+  if (!folded->lines) return -ENOMEM;
+  int error = folded_add_names(folded);
+  for (size_t i = 0; error == 0 && i < view->count; i++) error = folded_add_stack(folded, &view->items[i]);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) error = folded_add_overflow(folded, &view->overflow[i]);
+  if (error == 0) error = folded_rank(folded);
+  if (error == 0) qsort(folded->lines, folded->count, sizeof(*folded->lines), folded_compare_lines);
+  return error;
+}
+
+static int folded_write_lines(const folded_report *folded, onstack_profile_output *output) {
+  int error = 0;
+  for (size_t i = 0, next; error == 0 && i < folded->count; i = next) {
+    const folded_line *line = &folded->lines[i];
+    uint64_t sum = 0;
+    for (next = i; next < folded->count && folded_compare_lines(line, &folded->lines[next]) == 0; next++) {
+      sum += folded->lines[next].number;
+    }
+    for (size_t frame = 0; frame < line->count; frame++) {
+      const onstack_profile_string *name = &folded->names.items[folded->order[line->frames[frame]]];
+      if (frame > 0) onstack_profile_output_put(output, ";", 1);
+      onstack_profile_output_put(output, name->text, name->length);
+    }
+    char number[24];
+    int length = snprintf(number, sizeof(number), " %" PRIu64 "\n", sum);
+    error = onstack_profile_output_put(output, number, (size_t)length);
+  }
+  return error;
+}
+
+static void folded_release(folded_report *folded) {
+  onstack_profile_strings_release(&folded->names);
+  onstack_profile_arena_release(&folded->arena);
+  free(folded->line_names);
+  free(folded->order);
+  free(folded->lines);
+}
+
+static int folded_write(const onstack_profile_report *report, onstack_profile_output *output) {
+  folded_report folded = {.report = report};
+  if (report->view.kinds & (report->view.kinds - 1)) return ONSTACK_E_KINDS;
+  int error = onstack_profile_strings_init(&folded.names);
+  if (error == 0) error = folded_build(&folded);
+  if (error == 0) error = folded_write_lines(&folded, output);
+  folded_release(&folded);
+  return error;
+}
+
+ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
+                                             onstack_writer writer, void *writer_data) {
+  ONSTACK_UNCANCELLED;
+  onstack_profile_report report;
+  onstack_profile_output output;
+  if (!writer) return ONSTACK_E_OPTIONS;
+  int error = onstack_profile_report_open(&report, profile, options, true);
+  if (error != 0) return error;
+  error = onstack_profile_output_open(&output, writer, writer_data);
+  if (error == 0) error = onstack_profile_output_close(&output, folded_write(&report, &output));
+  onstack_profile_report_close(&report);
+  return error;
+}
 
 #define THREADS_NUMBER 32u /* bytes of a number with what stands around it */
 
@@ -30623,104 +30405,4 @@ int onstack_threads_text(onstack_profile *profile, const onstack_write_options *
   error = threads_write(&report, output);
   onstack_profile_report_close(&report);
   return error;
-}
-
-/* ---- core/profile/truncation.c ---- */
-
-#include <string.h>
-
-#define TRUNCATION_FRAME "[truncated: "
-#define TRUNCATION_NEITHER                                                                                                  \
-  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
-
-typedef struct truncation_text {
-  const char *key;
-  const char *frame;  /* NULL: stands in no stack */
-  const char *advice; /* NULL: no fault of the module */
-} truncation_text;
-
-static const truncation_text truncation_texts[ONSTACK_TRUNCATION_COUNT] = {
-    [ONSTACK_TRUNCATED_DEPTH] = {"depth", TRUNCATION_FRAME "deeper than the maximal depth]",
-                                 "stacks there are deeper than the session keeps: raise max_depth"},
-    [ONSTACK_TRUNCATED_UNREADABLE] =
-        {"unreadable", TRUNCATION_FRAME "unreadable stack memory]",
-         "its frames lead to memory that cannot be read: wrong unwind information, or code that "
-         "keeps no frame pointers; build it with -fasynchronous-unwind-tables"},
-    [ONSTACK_TRUNCATED_MISALIGNED] = {"misaligned", TRUNCATION_FRAME "misaligned frame pointer]", TRUNCATION_NEITHER},
-    [ONSTACK_TRUNCATED_NOT_RISING] = {"not_rising", TRUNCATION_FRAME "frame pointer does not rise]", TRUNCATION_NEITHER},
-    [ONSTACK_TRUNCATED_BAD_RETURN] = {"bad_return", TRUNCATION_FRAME "no return address]",
-                                      "its callers lie in no executable memory that was known: code generated or loaded in "
-                                      "the last moments, the stack of a coroutine whose beginning has been overwritten "
-                                      "since (greenlet), or wrong unwind information"},
-    [ONSTACK_TRUNCATED_STACK_SWITCH] = {"stack_switch", TRUNCATION_FRAME "switch of stacks]",
-                                        "it runs on a stack of its own, and who entered that is not known: generated code "
-                                        "that was called there, or a function that changes stacks"},
-    [ONSTACK_TRUNCATED_BY_DESIGN] = {"by_design", NULL, NULL},
-    [ONSTACK_TRUNCATED_UNWINDER] = {"unwinder", TRUNCATION_FRAME "by the unwinder]",
-                                    "the unwinder that was given ended there"},
-    [ONSTACK_TRUNCATED_NO_RULE] =
-        {"no_rule", TRUNCATION_FRAME "no unwind information]",
-         "parts of it have no unwind information: assembly (add .cfi directives, or -g for the assembler), or compiled code "
-         "whose callers only its runtime knows, since it keeps a stack or registers of its own (Haskell, Guile, qemu; let "
-         "its compiler keep frame pointers if it can, as Erlang's by +JPperf true)"},
-    [ONSTACK_TRUNCATED_PENDING] = {"pending", TRUNCATION_FRAME "unwind information not read yet]",
-                                   "its unwind information was still being read, as in the first moments after it is loaded "
-                                   "or a profile begins: later samples have their callers"},
-};
-
-/* Counters that somebody can do something about. */
-static const struct {
-  const char *key, *advice;
-} truncation_counters[] = {
-    {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
-                "it (pthread_sigmask); "
-                "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
-    {"cpu_ns",
-     "it is more than ticks * period_ns: threads, or processes, ended before a tick met them, and weigh too little; "
-     "a higher frequency meets more of them"},
-    {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
-    {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
-                         "larger"},
-    {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame; with the clock wall also the time "
-                         "of threads until they are "
-                         "found, and of threads that end before a look"},
-    {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
-    {"heap_untracked",
-     "sampled blocks without a place among those in use (heap_objects): they are in alloc and never in inuse; "
-     "raise it, or the bytes between two samples"},
-    {"threads_unarmed",
-     "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
-     "pending signals (ulimit -i)"},
-    {"generated_replaced",
-     "addresses of generated code that had several functions one after the other: their samples have the name of one"},
-    {"timeline_lost",
-     "samples whose time found no room (timeline_bytes), mostly the later ones: pictures of time lack them; profile for a "
-     "shorter while, or at a lower frequency"},
-};
-
-const char *onstack_profile_truncation_frame(uint32_t truncation) {
-  if (truncation >= ONSTACK_TRUNCATION_COUNT) return TRUNCATION_FRAME "unknown reason]";
-  return truncation_texts[truncation].frame;
-}
-
-const char *onstack_profile_truncation_key(uint32_t truncation) {
-  return truncation < ONSTACK_TRUNCATION_COUNT ? truncation_texts[truncation].key : NULL;
-}
-
-/* Whether it is the text between "[truncated: " and "]". */
-static bool truncation_is_reason(const char *frame, const char *text) {
-  size_t head = strlen(TRUNCATION_FRAME), length = strlen(text);
-  return frame && strlen(frame) == head + length + 1 && strncmp(frame + head, text, length) == 0;
-}
-
-ONSTACK_API const char *onstack_advice(const char *key) {
-  if (!key) return NULL;
-  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
-    const truncation_text *text = &truncation_texts[i];
-    if (text->key && (strcmp(text->key, key) == 0 || truncation_is_reason(text->frame, key))) return text->advice;
-  }
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(truncation_counters); i++) {
-    if (strcmp(truncation_counters[i].key, key) == 0) return truncation_counters[i].advice;
-  }
-  return NULL;
 }

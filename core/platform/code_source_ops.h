@@ -3,7 +3,7 @@
  * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
  * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
  * in three files. Each may be NULL but the first. code_source_handler.c chooses the variant: one for the process.
- * Names by what engines write or register, whoever walks their code, are profile/generated/name_source.h's.
+ * Names by what engines write or register, whoever walks their code, are profile/generated/generated.h's.
  *
  * A variant that knows some of the code leaves the rest to sampler/unwind/code_source_frame_pointers_handler.c.
  */

@@ -5,7 +5,7 @@
 #include "platform/clock_ns.h"
 #include "platform/kinds.h"
 #include "platform/sys.h"
-#include "sampler/labels/span.h"
+#include "sampler/labels/labels.h"
 #include "preload/compress.h"
 #include "preload/complain.h"
 #include "preload/first_ticks.h"

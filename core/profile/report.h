@@ -3,8 +3,10 @@
 #ifndef ONSTACK_PROFILE_REPORT_H
 #define ONSTACK_PROFILE_REPORT_H
 
-#include "profile/profile.h"
+#include "platform/defs.h"
+#include "platform/interpreted.h"
 #include "profile/elf/symbol_table.h"
+#include "profile/profile.h"
 
 /* The name of the frame that holds what came after max_stacks. */
 #define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"
@@ -29,5 +31,21 @@ typedef struct onstack_profile_report {
 ONSTACK_INTERNAL int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
                                                  const onstack_write_options *options, bool always_names);
 ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *report);
+
+/* What is said of stacks that were cut short. All strings are static. */
+
+/*
+ * The name of the frame that stands in for the missing callers of a stack cut short, so that nobody takes its last
+ * frame for a root. NULL where none is missing (the stack is whole) or none was asked for.
+ */
+ONSTACK_INTERNAL const char *onstack_profile_truncation_frame(uint32_t truncation);
+
+/* The reason's key in lines of statistics; NULL: none. */
+ONSTACK_INTERNAL const char *onstack_profile_truncation_key(uint32_t truncation);
+
+/* Frames of interpreted languages in a profile: their names are asked for when it is written, symbolized or not. */
+
+/* onstack_interpreted_describe, set by the first session; NULL: there has been none (publish / observe). */
+ONSTACK_INTERNAL_DATA int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
 
 #endif

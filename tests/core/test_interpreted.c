@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Frames of an interpreter, by a provider of the test's own: a language of three functions, whose loop is toy_loop. */
-#include "sampler/interpreter/interleave.h"
+#include "sampler/interpreter/interpreter.h"
 #include "support.h"
 
 #include "platform/interpreted_names.h"
 
 #include "platform/interpreted.h"
 #include "sampler/source/look.h"
-#include "sampler/interpreter/python_lines.h"
+#include "sampler/interpreter/python.h"
 
 #include <errno.h>
 #include <string.h>

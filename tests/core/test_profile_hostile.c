@@ -3,7 +3,6 @@
 #include "test_profile_image.h"
 #include "test_profile_support.h"
 
-#include "profile/elf/elf_module.h"
 #include "profile/elf/elf_symbols.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Spans that an OpenTelemetry library publishes for threads: in the samples of that thread, while it is in the span. */
-#include "sampler/labels/span.h"
+#include "sampler/labels/labels.h"
 #include "support.h"
 
 #include <dlfcn.h>

@@ -2,7 +2,7 @@
 /* What is said of statistics: the lines, and the advice to each key. */
 #include "support.h"
 
-#include "profile/truncation.h"
+#include "profile/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>

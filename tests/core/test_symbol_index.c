@@ -4,7 +4,6 @@
 #include "test_profile_image.h"
 
 #include "profile/elf/symbol_index.h"
-#include "profile/elf/symbol_names.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -7,8 +7,8 @@
 
 #include "platform/proc_maps.h"
 #include "onstack/onstack.h"
-#include "profile/store/protobuf_reader.h"
-#include "profile/store/utf8.h"
+#include "profile/store/output.h"
+#include "profile/store/store.h"
 
 typedef struct context_head {
   char signature[8];

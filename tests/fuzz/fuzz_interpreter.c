@@ -7,14 +7,11 @@
  */
 #include "fuzz.h"
 
-#include "sampler/interpreter/php_find.c" /* their layouts */
-#include "sampler/interpreter/python_find.c"
-#include "sampler/interpreter/php_names.h"
-#include "sampler/interpreter/python_names.h"
-#include "sampler/interpreter/interpreter.h"
+#include "sampler/interpreter/php.c" /* their layouts */
+#include "sampler/interpreter/python.c"
 #include "platform/sys.h"
 #include "platform/context.h"
-#include "profile/store/utf8.h"
+#include "profile/store/store.h"
 
 #include <sys/mman.h>
 

@@ -38,7 +38,7 @@ static long fuzz_read(const struct onstack_vector *local, uint32_t locals, const
 }
 #define onstack_sys_process_vm_readv(local, locals, remote, remotes) fuzz_read(local, locals, remote, remotes)
 #define onstack_thread_pointer() (HEAP + 64)
-#include "sampler/labels/go_labels_handler.c"
+#include "sampler/labels/labels_handler.c"
 
 static void check_pairs(const uint8_t *out, uint32_t used) {
   for (uint32_t at = 0; at < used;) {

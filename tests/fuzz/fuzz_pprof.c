@@ -10,7 +10,7 @@
  */
 #include "samples.h"
 
-#include "profile/store/utf8.h"
+#include "profile/store/store.h"
 
 typedef struct written {
   uint8_t *bytes;

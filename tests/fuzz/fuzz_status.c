@@ -8,7 +8,7 @@
 
 #include "sampler/api/statistics_text.c" /* its buffer */
 
-#include "profile/store/string_table.h"
+#include "profile/store/store.h"
 
 #define MODULES 24u
 #define ROOM (MODULES * sizeof(((statistics_text *)NULL)->line))

@@ -5,7 +5,7 @@
 #include <zend_globals.h>
 #include <zend_modules.h>
 
-#include "sampler/interpreter/php_find.c"
+#include "sampler/interpreter/php.c"
 
 #include <stddef.h>
 #include <stdio.h>

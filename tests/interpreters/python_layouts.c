@@ -12,7 +12,7 @@
 #include "internal/pycore_frame.h"
 #endif
 
-#include "sampler/interpreter/python_find.c"
+#include "sampler/interpreter/python.c"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -11,7 +11,8 @@
 
 #include "platform/defs.h"
 #include "platform/elf_file.h"
-#include "profile/store/arena.h"
+#include "profile/maps/maps.h"
+#include "profile/store/store.h"
 
 typedef struct onstack_elf_query {
   uint64_t address; /* in: virtual, as in the file */
@@ -42,5 +43,21 @@ ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, cons
 
 /* How good a name a symbol is for the code that it covers; 0: it is no function. */
 ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
+
+/* Where the symbols of a mapped module are: the file itself, its separate debug file, or the image in memory. */
+
+/*
+ * Names queries (sorted virtual addresses) from .symtab, then from the .symtab of the debug file of the build id, then
+ * from .dynsym. A file whose build id is another than that of the mapped code (replaced since) is not used.
+ * Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_elf_query *queries,
+                                                size_t count, onstack_profile_arena *names);
+
+/*
+ * Opens the file with the best symbol table of a module: its own if that has .symtab, else its debug file, else its own.
+ * The caller closes it. Errors: -errno, -ENOEXEC, -ENOMEM; nothing is open then.
+ */
+ONSTACK_INTERNAL int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping);
 
 #endif

@@ -7,8 +7,8 @@
 #define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 
 #include "platform/defs.h"
-#include "profile/store/hash_index.h"
-#include "profile/store/string_table.h"
+#include "profile/maps/maps.h"
+#include "profile/store/store.h"
 
 #include "onstack/onstack.h"
 
@@ -64,5 +64,27 @@ ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, u
 /* Adds a function of these strings (size does not count); nothing without a name. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
                                                       const onstack_symbol_line *line);
+
+/* Names for the addresses of a symbol table: from the host's symbolizer, from ELF files, from module and offset. */
+
+/*
+ * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
+ * it knows what lies there now. Called without any lock of ours: it may take its time
+ * and call this library. Errors: whatever it returns; -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                                       onstack_symbolizer symbolizer, void *data);
+
+/* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+/* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+/* Names for people, by the host's demangler. */
+
+/* Asks the demangler (may be NULL) for each distinct name that is a symbol's alone. Called without any lock of ours.
+   Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data);
 
 #endif

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/generated/generated.h"
 
+#include "platform/atomics.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
-                          uint64_t *real) {
+/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
+   now. */
+static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
+                         uint64_t *real) {
   const uint64_t address = table->addresses[number];
   if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
@@ -26,7 +30,7 @@ int onstack_generated_collect(const onstack_symbol_table *table, const onstack_p
   if (!*items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
-    if (!onstack_generated_is(table, maps, i, &real)) continue;
+    if (!generated_is(table, maps, i, &real)) continue;
     (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), generated_compare);
@@ -61,4 +65,31 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
   int error = onstack_profile_symbols_add_line(table, number, line);
   if (error != 0) return error;
   return onstack_profile_strings_add_text(&table->strings, engine, &table->lines_of[number].engine);
+}
+
+/* Names by whoever knows how to walk the code (platform/code_source_ops.h). */
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
+
+static int code_source_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
+  char name[ONSTACK_GENERATED_NAME];
+  int error = 0;
+  if (!source || !source->symbol) return 0;
+  for (size_t i = 0; error == 0 && i < table->count; i++) {
+    uint64_t real;
+    if (!generated_is(table, context->maps, i, &real)) continue;
+    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
+  }
+  return error;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
+
+int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
+  static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
+                                                   &onstack_name_source_perf_map};
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
+  return error;
 }

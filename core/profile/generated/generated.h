@@ -1,13 +1,45 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
- * say of their code. One thread, one report; no lock.
+ * The seam for names of generated code: each way in which an engine says what its code is called is a variant in a file of its
+ * own, and a row in generated.c, whose order is that of trust.
  */
 #ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
 #define ONSTACK_PROFILE_GENERATED_GENERATED_H
 
+#include "platform/code_source_ops.h"
 #include "profile/elf/symbol_table.h"
 #include "profile/maps/maps.h"
+
+struct onstack_profile_stack; /* profile/store/stacks.h */
+
+/* What there is to go by. */
+typedef struct onstack_name_context {
+  const onstack_profile_maps *maps;
+  const struct onstack_profile_stack *stacks; /* whose addresses the table has */
+  size_t stack_count;
+  const uint32_t *numbers; /* of a stack's frame, its number in the table */
+} onstack_name_context;
+
+typedef struct onstack_name_source {
+  /* Names addresses of the table that have no name yet and lie in no program or library. A source that says nothing, or
+     nonsense, names nothing. Without a lock. Errors: -ENOMEM. */
+  int (*give)(onstack_symbol_table *table, const onstack_name_context *context);
+} onstack_name_source;
+
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_code_source; /* whoever knows how to walk it */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;     /* files for perf, with lines */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map;    /* files for perf, without lines */
+
+/* By all of them. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context);
+
+/* The source of code that is in use (sampler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
+ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
+
+/*
+ * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
+ * say of their code. One thread, one report; no lock.
+ */
 
 #define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
 
@@ -15,11 +47,6 @@ typedef struct onstack_generated_item {
   uint64_t address; /* as the process has it */
   uint32_t number;
 } onstack_generated_item;
-
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-ONSTACK_INTERNAL bool onstack_generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                           size_t number, uint64_t *real);
 
 /* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
 ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,

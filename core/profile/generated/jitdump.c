@@ -9,10 +9,10 @@
  * is ours is read.
  */
 #include "platform/clock_ns.h"
+#include "profile/elf/symbol_table.h"
 #include "profile/generated/generated.h"
-#include "profile/generated/name_source.h"
-#include "profile/generated/span_names.h"
-#include "profile/store/hash_index.h"
+#include "profile/store/store.h"
+#include "profile/store/stacks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,31 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* When the addresses of a report were sampled, for sources of names that have times. One thread, one report; no lock. */
+
+/* From the first sample of an address to the last. */
+typedef struct onstack_generated_span {
+  uint64_t first_ns, last_ns; /* monotonic; 0, UINT64_MAX: not known */
+} onstack_generated_span;
+
+/* Of all addresses of the table, by number, as the stacks tell; the caller's to free. NULL: no memory. */
+static onstack_generated_span *generated_spans(const onstack_symbol_table *table, const onstack_name_context *context) {
+  onstack_generated_span *spans = malloc((table->count + 1) * sizeof(*spans));
+  if (!spans) return NULL;
+  for (size_t i = 0; i < table->count; i++) spans[i] = (onstack_generated_span){UINT64_MAX, 0};
+  for (size_t i = 0; i < context->stack_count; i++) {
+    const onstack_profile_stack *stack = &context->stacks[i];
+    for (uint32_t frame = 0; frame < stack->frame_count; frame++) {
+      onstack_generated_span *span = &spans[context->numbers[stack->frames[frame]]];
+      if (stack->first_ns < span->first_ns) span->first_ns = stack->first_ns;
+      if (stack->last_ns > span->last_ns) span->last_ns = stack->last_ns;
+    }
+  }
+  for (size_t i = 0; i < table->count; i++)
+    if (spans[i].last_ns == 0) spans[i] = (onstack_generated_span){0, UINT64_MAX};
+  return spans;
+}
 
 #define JITDUMP_MAGIC 0x4a695444u /* of a writer with our byte order */
 #define JITDUMP_WINDOW ((size_t)64 * 1024)
@@ -316,7 +341,7 @@ static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, co
   onstack_generated_item *items;
   int error = onstack_generated_collect(table, context->maps, &items, &dump.count);
   if (error != 0) return error;
-  onstack_generated_span *spans = onstack_generated_spans(table, context);
+  onstack_generated_span *spans = generated_spans(table, context);
   dump.items = calloc(dump.count + 1, sizeof(*dump.items));
   dump.window = malloc(JITDUMP_WINDOW);
   for (size_t i = 0; dump.items && spans && i < dump.count; i++) {

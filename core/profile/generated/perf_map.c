@@ -11,7 +11,6 @@
 #include "platform/clock_ns.h"
 #include "platform/proc_stat.h"
 #include "profile/generated/generated.h"
-#include "profile/generated/name_source.h"
 
 #include <dirent.h>
 #include <errno.h>

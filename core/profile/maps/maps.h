@@ -16,7 +16,7 @@
 
 #include "platform/defs.h"
 #include "platform/elf_build_id.h"
-#include "profile/store/arena.h"
+#include "profile/store/store.h"
 
 /* Between what processes have and what kernels have: no machine has code there. */
 #define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
@@ -92,9 +92,6 @@ ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, con
 
 /* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
 ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
-
-/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
-ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
 
 /* Adds a copy; its path is in the set's arena. NULL: no memory. */
 ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,

@@ -1,13 +1,82 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "profile/otlp/otlp_fields.h"
-#include "profile/otlp/otlp_writer.h"
-#include "profile/otlp/process_context.h"
-#include "profile/store/protobuf_reader.h"
+#include "platform/defs.h"
+#include "platform/proc_maps.h"
+#include "platform/process_memory.h"
+#include "profile/otlp/otlp.h"
+#include "profile/store/output.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * What an OpenTelemetry library in this process has published about it (OTEP 4719, version 2): a mapping named OTEL_CTX whose
+ * head leads to an encoded ProcessContext. Another thread may change or unmap it at any instant, so all is copied by the
+ * kernel, and the head's time of publication is compared before and after.
+ */
+
+/* Larger ones are left alone. */
+#define ONSTACK_PROCESS_CONTEXT_BYTES ((uint32_t)64 * 1024)
+
+#ifdef __linux__
+
+#define ONSTACK_PROCESS_CONTEXT_TRIES 10 /* while it is being changed */
+
+typedef struct process_context_head {
+  char signature[8];
+  uint32_t version;
+  uint32_t payload_bytes;
+  uint64_t published_ns; /* CLOCK_BOOTTIME; 0: it is being changed, and it is never the same twice */
+  uint64_t payload;
+} process_context_head;
+_Static_assert(sizeof(process_context_head) == 32, "others write as much");
+
+static bool process_context_head_at(uint64_t address, process_context_head *head) {
+  return onstack_process_memory_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
+         head->version == 2;
+}
+
+/* Whoever made the mapping may have named it, its file, or both. */
+static void process_context_visit(void *data, const onstack_mapping *mapping) {
+  static const char *const names[] = {"[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]", "/memfd:OTEL_CTX"};
+  uint64_t *address = data;
+  process_context_head head;
+  for (size_t i = 0; *address == 0 && i < sizeof(names) / sizeof(*names); i++) {
+    const size_t length = strlen(names[i]);
+    if (mapping->path_length < length || memcmp(mapping->path, names[i], length) != 0) continue;
+    if (process_context_head_at(mapping->low, &head)) *address = mapping->low;
+  }
+}
+
+static uint8_t *process_context_try(uint64_t address, size_t *length) {
+  process_context_head head, after;
+  if (!process_context_head_at(address, &head) || head.published_ns == 0) return NULL;
+  if (head.payload_bytes == 0 || head.payload_bytes > ONSTACK_PROCESS_CONTEXT_BYTES) return NULL;
+  uint8_t *payload = malloc(head.payload_bytes);
+  if (payload && onstack_process_memory_read(head.payload, payload, head.payload_bytes) &&
+      process_context_head_at(address, &after) && after.published_ns == head.published_ns) {
+    *length = head.payload_bytes;
+    return payload;
+  }
+  free(payload);
+  return NULL;
+}
+
+/* The encoded ProcessContext, which the caller frees; NULL: there is none, or it cannot be read. Ordinary threads. */
+static uint8_t *process_context_copy(size_t *length) {
+  uint64_t address = 0;
+  uint8_t *payload = NULL;
+  if (onstack_proc_maps_each(process_context_visit, &address) != 0 || address == 0) return NULL;
+  for (int i = 0; !payload && i < ONSTACK_PROCESS_CONTEXT_TRIES; i++) payload = process_context_try(address, length);
+  return payload;
+}
+#else
+uint8_t *process_context_copy(size_t *length) {
+  *length = 0;
+  return NULL;
+}
+#endif
 
 /* Adds the attribute whose value lies in writer->value, and takes note of its key. Of two with one key the first stands. */
 static int otlp_add_resource(onstack_otlp_writer *writer, const char *key, size_t length) {
@@ -98,7 +167,7 @@ int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes,
 
 static int otlp_take_own_context(onstack_otlp_writer *writer) {
   size_t length = 0;
-  uint8_t *bytes = onstack_process_context_copy(&length);
+  uint8_t *bytes = process_context_copy(&length);
   int error = bytes ? onstack_otlp_take_context(writer, bytes, length) : 0;
   free(bytes);
   return error;

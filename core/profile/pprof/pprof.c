@@ -1,20 +1,152 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "profile/pprof/pprof_writer.h"
-
+/*
+ * One pprof profile under way: the head and the samples, then what they refer to (mappings, locations, functions), strings
+ * last. The order is free in the format, so nothing is held back but the strings.
+ */
 #include "platform/uncancelled.h"
-#include "profile/pprof/pprof_fields.h"
+#include "profile/store/output.h"
+#include "profile/tables.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
+/* Field numbers of profile.proto (github.com/google/pprof/proto): pprof_<message>_<field>. Those that are written. */
+
+enum {
+  pprof_profile_sample_type = 1,
+  pprof_profile_sample = 2,
+  pprof_profile_mapping = 3,
+  pprof_profile_location = 4,
+  pprof_profile_function = 5,
+  pprof_profile_string_table = 6,
+  pprof_profile_drop_frames = 7,
+  pprof_profile_time_nanos = 9,
+  pprof_profile_duration_nanos = 10,
+  pprof_profile_period_type = 11,
+  pprof_profile_period = 12,
+  pprof_profile_comment = 13,
+  pprof_profile_default_sample_type = 14
+};
+
+enum { pprof_value_type_type = 1, pprof_value_type_unit = 2 };
+
+enum { pprof_sample_location_id = 1, pprof_sample_value = 2, pprof_sample_label = 3 }; /* and ONSTACK_PPROF_SAMPLE_TIMES */
+
+enum { pprof_label_key = 1, pprof_label_str = 2, pprof_label_num = 3 };
+
+enum {
+  pprof_mapping_id = 1,
+  pprof_mapping_memory_start = 2,
+  pprof_mapping_memory_limit = 3,
+  pprof_mapping_file_offset = 4,
+  pprof_mapping_filename = 5,
+  pprof_mapping_build_id = 6,
+  pprof_mapping_has_functions = 7,
+  pprof_mapping_has_filenames = 8,
+  pprof_mapping_has_line_numbers = 9,
+  pprof_mapping_has_inline_frames = 10
+};
+
+enum { pprof_location_id = 1, pprof_location_mapping_id = 2, pprof_location_address = 3, pprof_location_line = 4 };
+
+enum { pprof_line_function_id = 1, pprof_line_line = 2 };
+
+enum {
+  pprof_function_id = 1,
+  pprof_function_name = 2,
+  pprof_function_system_name = 3,
+  pprof_function_filename = 4,
+  pprof_function_start_line = 5
+};
+
+/* A pair takes two NULs at least; two labels are our own. */
+#define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
+
+typedef struct onstack_pprof_writer {
+  onstack_profile_report *report; /* its strings become the string table */
+  onstack_profile_output *output;
+  onstack_profile_columns columns;
+  onstack_profile_tables tables;
+  onstack_protobuf message;
+  onstack_protobuf part;
+  uint32_t keys[ONSTACK_PPROF_KEYS]; /* of the labels that the sample has so far */
+  uint32_t key_count;
+} onstack_pprof_writer;
+
+/* Sends the message as this field of Profile and empties it. Errors: -ENOMEM, OUTPUT. */
+static int pprof_send(onstack_pprof_writer *writer, uint32_t field) {
   if (writer->message.failed) return -ENOMEM;
   onstack_protobuf_add_part(&writer->part, field, &writer->message);
   if (writer->part.failed) return -ENOMEM;
   int error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
   writer->part.used = 0;
+  return error;
+}
+
+static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
+  const onstack_symbol_table *symbols = &writer->report->symbols;
+  const onstack_profile_mapping *place;
+  onstack_profile_table_mapping *mapping =
+      onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
+  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
+  if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
+  onstack_protobuf_add_number(&writer->message, pprof_location_address,
+                              onstack_profile_tables_real(place, symbols->addresses[number]));
+  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
+  return error != 0 ? error : pprof_send(writer, pprof_profile_location);
+}
+
+static int pprof_write_special(onstack_pprof_writer *writer, uint32_t place) {
+  const char *name = onstack_profile_tables_special_name(&writer->tables, place);
+  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)writer->report->symbols.count + 1 + place);
+  int error = onstack_profile_tables_add_name(&writer->tables, name, &writer->message);
+  return error != 0 ? error : pprof_send(writer, pprof_profile_location);
+}
+
+static int pprof_write_functions(onstack_pprof_writer *writer) {
+  const onstack_profile_strings *functions = &writer->tables.functions;
+  int error = 0;
+  for (size_t i = 1; error == 0 && i < functions->count; i++) {
+    onstack_protobuf_add_number(&writer->message, pprof_function_id, i);
+    onstack_protobuf_add_encoded(&writer->message, functions->items[i].text, functions->items[i].length);
+    error = pprof_send(writer, pprof_profile_function);
+  }
+  return error;
+}
+
+static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
+  const onstack_profile_mapping *mapping = &writer->report->view.maps->items[item];
+  const onstack_profile_table_mapping *known = &writer->tables.mappings[item];
+  onstack_protobuf *message = &writer->message;
+  uint32_t path, build_id;
+  int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
+  onstack_protobuf_add_number(message, pprof_mapping_filename, path);
+  onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);
+  onstack_protobuf_add_number(message, pprof_mapping_has_functions, known->has_functions);
+  onstack_protobuf_add_number(message, pprof_mapping_has_filenames, known->has_files);
+  onstack_protobuf_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
+  onstack_protobuf_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
+  return pprof_send(writer, pprof_profile_mapping);
+}
+
+/* Locations, functions and mappings; after the samples. Errors: -ENOMEM, OUTPUT. */
+static int pprof_write_tables(onstack_pprof_writer *writer) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
+    error = pprof_write_location(writer, (uint32_t)i);
+  }
+  for (uint32_t i = 0; error == 0 && i < writer->tables.special_count; i++) error = pprof_write_special(writer, i);
+  if (error == 0) error = pprof_write_functions(writer);
+  for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
+    error = pprof_write_mapping(writer, writer->tables.mapping_order[i]);
+  }
   return error;
 }
 
@@ -25,7 +157,7 @@ static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, 
   if (error != 0) return error;
   onstack_protobuf_add_number(&writer->message, pprof_value_type_type, type_number);
   onstack_protobuf_add_number(&writer->message, pprof_value_type_unit, unit_number);
-  return onstack_pprof_send(writer, field);
+  return pprof_send(writer, field);
 }
 
 static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_profile_column *column) {
@@ -113,7 +245,7 @@ static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile
 /* The sample that has been put together, and behind its other fields its times. */
 static int pprof_send_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   const onstack_profile_report *report = writer->report;
-  if (stack->times.bytes == 0) return onstack_pprof_send(writer, pprof_profile_sample);
+  if (stack->times.bytes == 0) return pprof_send(writer, pprof_profile_sample);
   const int64_t shift_us = (int64_t)((uint64_t)report->view.start_unix_ns - (uint64_t)report->start_unix_ns) / 1000;
   onstack_protobuf *message = &writer->message, *part = &writer->part;
   onstack_protobuf_add_head(part, pprof_profile_sample,
@@ -203,7 +335,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
   int error = onstack_profile_tables_open(&writer.tables, report, &fields);
   if (error == 0) error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
-  if (error == 0) error = onstack_pprof_write_tables(&writer);
+  if (error == 0) error = pprof_write_tables(&writer);
   if (error == 0) error = pprof_write_comments(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
   onstack_protobuf_release(&writer.message);

@@ -3,6 +3,7 @@
 
 #include "platform/exceptions.h"
 #include "platform/ours.h"
+#include "profile/store/store.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,14 +25,14 @@ static void output_send(onstack_profile_output *output, const void *bytes, size_
   onstack_ours = ours;
 }
 
-int onstack_profile_output_flush(onstack_profile_output *output) {
+static int output_flush(onstack_profile_output *output) {
   output_send(output, output->buffer, output->used);
   output->used = 0;
   return output->error;
 }
 
 int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length) {
-  if (length > ONSTACK_OUTPUT_BYTES - output->used) onstack_profile_output_flush(output);
+  if (length > ONSTACK_OUTPUT_BYTES - output->used) output_flush(output);
   if (length > ONSTACK_OUTPUT_BYTES) {
     output_send(output, bytes, length);
   } else if (length > 0) {
@@ -42,8 +43,119 @@ int onstack_profile_output_put(onstack_profile_output *output, const void *bytes
 }
 
 int onstack_profile_output_close(onstack_profile_output *output, int error) {
-  if (error == 0) error = onstack_profile_output_flush(output);
+  if (error == 0) error = output_flush(output);
   free(output->buffer);
   *output = (onstack_profile_output){0};
   return error;
+}
+
+#define ONSTACK_PROTOBUF_WIRE_VARINT 0u
+#define ONSTACK_PROTOBUF_WIRE_FIXED 1u
+#define ONSTACK_PROTOBUF_WIRE_BYTES 2u
+
+static bool protobuf_room(onstack_protobuf *message, size_t bytes) {
+  if (message->failed) return false;
+  if (bytes <= message->capacity - message->used) return true;
+  void *grown = bytes > SIZE_MAX - message->used
+                    ? NULL
+                    : onstack_profile_grow(message->bytes, &message->capacity, message->used + bytes, 1);
+  message->failed = !grown;
+  if (grown) message->bytes = grown;
+  return grown;
+}
+
+size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF_VARINT], uint64_t value) {
+  size_t length = 0;
+  for (; value >= 0x80; value >>= 7) out[length++] = (uint8_t)(value | 0x80);
+  out[length++] = (uint8_t)value;
+  return length;
+}
+
+void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value) {
+  if (!protobuf_room(message, ONSTACK_PROTOBUF_VARINT)) return;
+  message->used += onstack_protobuf_put_varint(message->bytes + message->used, value);
+}
+
+void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value) {
+  onstack_protobuf_add_varint(message, (uint64_t)field << 3 | ONSTACK_PROTOBUF_WIRE_VARINT);
+  onstack_protobuf_add_varint(message, value);
+}
+
+void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value) {
+  if (value != 0) onstack_protobuf_add_chosen(message, field, value);
+}
+
+void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value) {
+  if (value == 0) return;
+  onstack_protobuf_add_varint(message, (uint64_t)field << 3 | ONSTACK_PROTOBUF_WIRE_FIXED);
+  if (!protobuf_room(message, sizeof(value))) return;
+  for (int shift = 0; shift < 64; shift += 8) message->bytes[message->used++] = (uint8_t)(value >> shift);
+}
+
+void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length) {
+  if (length == 0 || !protobuf_room(message, length)) return;
+  memcpy(message->bytes + message->used, bytes, length);
+  message->used += length;
+}
+
+void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length) {
+  onstack_protobuf_add_varint(message, (uint64_t)field << 3 | ONSTACK_PROTOBUF_WIRE_BYTES);
+  onstack_protobuf_add_varint(message, length);
+}
+
+void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes, size_t length) {
+  onstack_protobuf_add_head(message, field, length);
+  onstack_protobuf_add_encoded(message, bytes, length);
+}
+
+void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text) {
+  onstack_protobuf_add_bytes(message, field, text, strlen(text));
+}
+
+void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part) {
+  message->failed = message->failed || part->failed;
+  onstack_protobuf_add_bytes(message, field, part->bytes, part->used);
+  part->used = 0;
+}
+
+void onstack_protobuf_release(onstack_protobuf *message) {
+  free(message->bytes);
+  *message = (onstack_protobuf){0};
+}
+
+bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value) {
+  *value = 0;
+  for (int shift = 0; shift < 64 && reader->at < reader->end; shift += 7) {
+    const uint8_t byte = *reader->at++;
+    *value |= (uint64_t)(byte & 0x7f) << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+static bool protobuf_take(onstack_protobuf_reader *reader, onstack_protobuf_field *field, uint64_t length) {
+  if (length > (uint64_t)(reader->end - reader->at)) return false;
+  field->bytes = reader->at;
+  field->length = (size_t)length;
+  reader->at += length;
+  return true;
+}
+
+bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field) {
+  uint64_t key, length;
+  *field = (onstack_protobuf_field){.whole = reader->at};
+  if (!onstack_protobuf_varint(reader, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
+  field->number = (uint32_t)(key >> 3);
+  field->wire = (uint32_t)(key & 7);
+  bool read = false;
+  if (field->wire == 0) read = onstack_protobuf_varint(reader, &field->value);
+  if (field->wire == 1) read = protobuf_take(reader, field, 8);
+  if (field->wire == 2) read = onstack_protobuf_varint(reader, &length) && protobuf_take(reader, field, length);
+  if (field->wire == 5) read = protobuf_take(reader, field, 4);
+  field->whole_length = (size_t)(reader->at - field->whole);
+  return read;
+}
+
+onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *field) {
+  return (onstack_protobuf_reader){field->bytes, field->wire == 2 ? field->bytes + field->length : field->bytes};
 }

@@ -7,6 +7,197 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HELD_FIRST ((size_t)64)
+
+static size_t held_home(const onstack_profile_held *held, uint64_t object) {
+  return onstack_profile_hash_fold(onstack_profile_hash_word(0, object)) & (held->capacity - 1);
+}
+
+/* After a reserve; the object is not there yet. */
+static void held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {
+  size_t at = held_home(held, object->object);
+  while (held->places[at].object != 0) at = (at + 1) & (held->capacity - 1);
+  held->places[at] = *object;
+  held->count++;
+}
+
+/* Room for one more. Errors: -ENOMEM. */
+static int held_reserve(onstack_profile_held *held) {
+  if (2 * (held->count + 1) <= held->capacity) return 0;
+  onstack_profile_held larger = {.capacity = held->capacity ? 2 * held->capacity : HELD_FIRST};
+  larger.places = calloc(larger.capacity, sizeof(*larger.places));
+  if (!larger.places) return -ENOMEM;
+  for (size_t i = 0; i < held->capacity; i++)
+    if (held->places[i].object != 0) held_add(&larger, &held->places[i]);
+  free(held->places);
+  *held = larger;
+  return 0;
+}
+
+/* No mark stays behind: what comes after it in its chain moves up. */
+static void held_close(onstack_profile_held *held, size_t hole) {
+  const size_t mask = held->capacity - 1;
+  for (size_t at = (hole + 1) & mask; held->places[at].object != 0; at = (at + 1) & mask) {
+    const size_t home = held_home(held, held->places[at].object);
+    if (((at - home) & mask) < ((at - hole) & mask)) continue;
+    held->places[hole] = held->places[at];
+    hole = at;
+  }
+  held->places[hole].object = 0;
+}
+
+/* Takes it out; false: it is not there. */
+static bool held_remove(onstack_profile_held *held, uint64_t object, onstack_profile_held_object *out) {
+  if (held->capacity == 0 || object == 0) return false;
+  size_t at = held_home(held, object);
+  while (held->places[at].object != 0 && held->places[at].object != object) at = (at + 1) & (held->capacity - 1);
+  if (held->places[at].object == 0) return false;
+  *out = held->places[at];
+  held_close(held, at);
+  held->count--;
+  return true;
+}
+
+static void held_release(onstack_profile_held *held) {
+  free(held->places);
+  *held = (onstack_profile_held){0};
+}
+
+#define TIMES_FIRST 16u       /* bytes of a stack's first piece: holds any varint, and few stacks come twice */
+#define TIMES_LARGEST 1024u   /* each further one has twice as many, up to here */
+#define TIMES_MOST (1u << 30) /* of one stack: its count has 32 bits */
+
+typedef struct times_piece {
+  struct times_piece *next;
+  uint32_t capacity;
+  uint8_t bytes[];
+} times_piece;
+
+struct onstack_profile_times {
+  times_piece *newest; /* these three are the adder's alone */
+  uint32_t used;       /* of it */
+  int64_t last_us;
+  times_piece *oldest;
+};
+
+static uint64_t times_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0); }
+
+static size_t times_encode_sample(uint8_t *out, int64_t since_us, uint32_t weight) {
+  size_t length = onstack_protobuf_put_varint(out, times_zigzag(since_us) << 1 | (weight != 1));
+  if (weight != 1) length += onstack_protobuf_put_varint(out + length, weight);
+  return length;
+}
+
+static void *times_take(onstack_profile_timeline *timeline, size_t bytes) {
+  if (bytes > timeline->room) return NULL;
+  void *piece = onstack_profile_arena_take(&timeline->arena, bytes);
+  if (piece) timeline->room -= bytes;
+  return piece;
+}
+
+static times_piece *times_piece_new(onstack_profile_timeline *timeline, uint32_t capacity) {
+  times_piece *piece = times_take(timeline, sizeof(*piece) + capacity);
+  if (piece) *piece = (times_piece){.capacity = capacity};
+  return piece;
+}
+
+static onstack_profile_times *times_new(onstack_profile_timeline *timeline) {
+  onstack_profile_times *chain = times_take(timeline, sizeof(*chain));
+  times_piece *piece = chain ? times_piece_new(timeline, TIMES_FIRST) : NULL;
+  if (!piece) return NULL;
+  *chain = (onstack_profile_times){.newest = piece, .oldest = piece};
+  return chain;
+}
+
+/* A sample's bytes lie in two pieces where the first has no room for all. */
+static bool times_append(onstack_profile_timeline *timeline, onstack_profile_times *chain, const uint8_t *bytes,
+                         size_t length) {
+  times_piece *piece = chain->newest;
+  size_t here = piece->capacity - chain->used;
+  if (here > length) here = length;
+  times_piece *next = NULL;
+  if (here < length) {
+    next = times_piece_new(timeline, piece->capacity < TIMES_LARGEST ? 2 * piece->capacity : TIMES_LARGEST);
+    if (!next) return false;
+  }
+  memcpy(piece->bytes + chain->used, bytes, here);
+  chain->used += (uint32_t)here;
+  if (!next) return true;
+  memcpy(next->bytes, bytes + here, length - here);
+  piece->next = next;
+  chain->newest = next;
+  chain->used = (uint32_t)(length - here);
+  return true;
+}
+
+static bool times_keep(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, int64_t at_us,
+                       uint32_t weight) {
+  uint8_t bytes[2 * ONSTACK_PROTOBUF_VARINT];
+  if (times->bytes > TIMES_MOST) return false;
+  if (!times->chain) times->chain = times_new(timeline);
+  if (!times->chain) return false;
+  const size_t length = times_encode_sample(bytes, at_us - times->chain->last_us, weight);
+  if (!times_append(timeline, times->chain, bytes, length)) return false;
+  times->chain->last_us = at_us;
+  times->bytes += (uint32_t)length;
+  return true;
+}
+
+/* Half of the range at most, so that the lowest bit is free: 146,000 years. */
+static int64_t times_us(uint64_t time_ns, uint64_t origin_ns) { return (int64_t)(time_ns - origin_ns) / 1000; }
+
+/* Notes a sample's time, or counts it as lost where there is no room. */
+static void times_note(onstack_profile_timeline *timeline, onstack_profile_stack_times *times, uint64_t time_ns,
+                       uint32_t weight) {
+  if (times_keep(timeline, times, times_us(time_ns, timeline->origin_ns), weight))
+    timeline->kept++;
+  else
+    timeline->lost++;
+}
+
+/* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
+static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us,
+                         uint8_t out[3 * ONSTACK_PROTOBUF_VARINT], uint32_t *skip) {
+  uint64_t number;
+  uint8_t first[ONSTACK_PROTOBUF_VARINT];
+  const uint8_t *bytes_of_first = times->chain->oldest->bytes;
+  onstack_protobuf_reader reader = {bytes_of_first, bytes_of_first + TIMES_FIRST};
+  onstack_protobuf_varint(&reader, &number); /* lies there as a whole */
+  *skip = (uint32_t)(reader.at - bytes_of_first);
+  const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
+  const size_t bytes = onstack_protobuf_put_varint(first, times_zigzag(since + shift_us) << 1 | (number & 1));
+  size_t length = onstack_protobuf_put_varint(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);
+  length += onstack_protobuf_put_varint(out + length, times->bytes - *skip + bytes);
+  memcpy(out + length, first, bytes);
+  return length + bytes;
+}
+
+size_t onstack_profile_times_length(const onstack_profile_stack_times *times, int64_t shift_us) {
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
+  uint32_t skip;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &skip);
+  return length + times->bytes - skip;
+}
+
+int onstack_profile_times_write(const onstack_profile_stack_times *times, int64_t shift_us, onstack_profile_output *output) {
+  uint8_t head[3 * ONSTACK_PROTOBUF_VARINT];
+  uint32_t at;
+  if (times->bytes == 0) return 0;
+  const size_t length = times_head(times, shift_us, head, &at);
+  int error = onstack_profile_output_put(output, head, length);
+  const times_piece *piece = times->chain->oldest;
+  for (uint32_t left = times->bytes - at; error == 0;) {
+    const uint32_t here = piece->capacity - at < left ? piece->capacity - at : left;
+    error = onstack_profile_output_put(output, piece->bytes + at, here);
+    left -= here;
+    if (left == 0) break; /* the last piece's `next` may be being written */
+    piece = piece->next;
+    at = 0;
+  }
+  return error;
+}
+
 onstack_profile_stacks *onstack_profile_stacks_new(size_t timeline_bytes, uint64_t origin_ns) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
   if (!stacks) return NULL;
@@ -28,7 +219,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_hash_release(&stacks->address_index);
   onstack_profile_hash_release(&stacks->head_index);
   onstack_profile_hash_release(&stacks->index);
-  onstack_profile_held_release(&stacks->held);
+  held_release(&stacks->held);
   onstack_profile_arena_release(&stacks->timeline.arena);
   free(stacks->addresses);
   free(stacks->heads);
@@ -149,7 +340,7 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, &key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
-  if (sample->object != 0 && onstack_profile_held_reserve(&stacks->held) != 0) return -ENOMEM;
+  if (sample->object != 0 && held_reserve(&stacks->held) != 0) return -ENOMEM;
   if (!stack && stacks->count >= limit) {
     stack = &stacks->overflow[head->kind];
     item = ONSTACK_PROFILE_HASH_NONE;
@@ -164,18 +355,18 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   stack->weight += sample->weight;
   stack->value += sample->value;
   if (stacks->timeline.wanted && stacks_kind_has_times(sample->kind))
-    onstack_profile_times_add(&stacks->timeline, &stack->times, sample->time_ns, sample->weight);
+    times_note(&stacks->timeline, &stack->times, sample->time_ns, sample->weight);
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;
-  onstack_profile_held_add(
-      &stacks->held, &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
+  held_add(&stacks->held,
+           &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
   return 0;
 }
 
 void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object) {
   onstack_profile_held_object held;
-  if (!onstack_profile_held_remove(&stacks->held, object, &held)) return;
+  if (!held_remove(&stacks->held, object, &held)) return;
   onstack_profile_stack *stack =
       held.stack == ONSTACK_PROFILE_HASH_NONE ? &stacks->overflow[ONSTACK_KIND_ALLOCATION] : &stacks->items[held.stack];
   stack->held_weight -= held.weight;

@@ -11,7 +11,7 @@
 #include "sampler/threads/task.h"
 #include "sampler/threads/task_list.h"
 #include "sampler/signal/own_threads.h"
-#include "profile/threads_text.h"
+#include "profile/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

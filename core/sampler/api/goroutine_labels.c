@@ -2,7 +2,7 @@
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
 #include "platform/uncancelled.h"
 #include "sampler/session/code_map_update.h"
-#include "sampler/labels/go_labels.h"
+#include "sampler/labels/labels.h"
 #include "onstack/onstack.h"
 
 #define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */

@@ -5,15 +5,11 @@
 #include "platform/exceptions.h"
 #include "platform/interpreted_names.h"
 #include "sampler/api/fork.h"
-#include "sampler/interpreter/php_find.h"
-#include "sampler/interpreter/python_find.h"
-#include "sampler/api/options.h"
-#include "sampler/interpreter/known.h"
-#include "sampler/interpreter/php_names.h"
-#include "sampler/interpreter/python_names.h"
 #include "sampler/interpreter/php.h"
 #include "sampler/interpreter/python.h"
-#include "profile/interpreted_lines.h"
+#include "sampler/api/options.h"
+#include "sampler/interpreter/known.h"
+#include "profile/report.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #define ONSTACK_SAMPLER_API_INTERPRETERS_H
 
 #include "platform/loader.h"
-#include "sampler/interpreter/interleave.h"
+#include "sampler/interpreter/interpreter.h"
 #include "sampler/session/slot.h"
 
 /* A session's part. Consumer only, but for the counters. */

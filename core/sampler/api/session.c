@@ -15,7 +15,7 @@
 #include "sampler/source/threads.h"
 #include "sampler/api/start.h"
 #include "sampler/unwind/code_source.h"
-#include "profile/generated/name_source.h"
+#include "profile/generated/generated.h"
 
 #include <errno.h>
 #include <stdlib.h>

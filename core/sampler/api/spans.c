@@ -3,7 +3,7 @@
 #include "platform/loaded_symbols.h"
 #include "platform/loader.h"
 #include "platform/uncancelled.h"
-#include "sampler/labels/span.h"
+#include "sampler/labels/labels.h"
 #include "onstack/onstack.h"
 #include "sampler/api/spans.h"
 

@@ -6,8 +6,8 @@
 #include "platform/uncancelled.h"
 #include "sampler/source/clock.h"
 #include "sampler/modules/table_files.h"
-#include "profile/truncation.h"
-#include "profile/store/utf8.h"
+#include "profile/report.h"
+#include "profile/store/store.h"
 #include "sampler/api/session.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #define ONSTACK_SAMPLER_DRAIN_DELIVER_H
 
 #include "sampler/drain/again.h"
-#include "sampler/interpreter/interleave.h"
+#include "sampler/interpreter/interpreter.h"
 #include "sampler/unwind/module_statistics.h"
 #include "sampler/session/slot.h"
 

@@ -90,7 +90,7 @@ static bool known_prove(const onstack_known_reader *reader, const onstack_interp
   if (!mine && place->reader && now - place->seen_ns < KNOWN_KEEPS_NS) return true;
   *place = (known_function){.reader = reader, .function = frame->function, .seen_ns = now, .doubt_ns = place->doubt_ns};
   memcpy(place->identity, identity, sizeof(place->identity));
-  /* Pairs with the observe in fingerprint.h. */
+  /* Pairs with the observe in interpreter.h. */
   onstack_publish(&onstack_fingerprint_named[number], now < place->doubt_ns ? (uint64_t)0 : frame->function);
   return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What frames of interpreters were called, with the words by which their functions are known again. A frame was copied with a
- * fingerprint of them (fingerprint.h): it has a name if the function that lies there now has the same, or
+ * fingerprint of them (interpreter.h): it has a name if the function that lies there now has the same, or
  * the one that lay there when it was named last. From then on frames are copied without: they have a name as long as the words
  * are what they were, and where no function lies there any more that of the one that was seen there some milliseconds before.
  */
@@ -9,7 +9,7 @@
 #define ONSTACK_SAMPLER_INTERPRETER_KNOWN_H
 
 #include "platform/defs.h"
-#include "sampler/interpreter/fingerprint.h"
+#include "sampler/interpreter/interpreter.h"
 #include "onstack/onstack.h"
 
 #define ONSTACK_KNOWN_SCRATCH ((size_t)65536)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found by php_find.c, named by
- * php_names.c.
+ * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found and named by php.c.
  *
  * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
  */
@@ -9,7 +8,8 @@
 #define ONSTACK_SAMPLER_INTERPRETER_PHP_H
 
 #include "platform/defs.h"
-#include "sampler/interpreter/fingerprint.h"
+#include "sampler/interpreter/interpreter.h"
+
 #include "onstack/onstack.h"
 
 /* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
@@ -55,5 +55,14 @@ ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memor
    are not found. `hint` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                               onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+/* Whether the loops that were told are all the code that is known by now: a compiler may have begun. Any thread. */
+ONSTACK_INTERNAL bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count);
+
+/* onstack_frame_provider.describe; `data` is not used. */
+ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
 
 #endif

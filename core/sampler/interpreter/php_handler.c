@@ -2,7 +2,7 @@
 #include "sampler/interpreter/php.h"
 
 #include "platform/atomics.h"
-#include "sampler/interpreter/window.h"
+#include "sampler/interpreter/interpreter.h"
 #include "sampler/unwind/stack_bounds.h"
 
 ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
@@ -100,7 +100,7 @@ static ONSTACK_HANDLER uint32_t php_copy(const onstack_frame_memory *memory, uin
 ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
                                           uint32_t capacity) {
   (void)data;
-  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in sampler/interpreter/php_find.c */
+  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in sampler/interpreter/php.c */
   const onstack_php *php = &onstack_php_found;
   uint64_t block;
   if (php->globals != 0) return php_copy(memory, php->globals, frames, capacity);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
- * sampler/interpreter/python_find.c, named by sampler/interpreter/python_names.c.
+ * sampler/interpreter/python.c, named by sampler/interpreter/python.c.
  *
  * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
  * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
@@ -12,7 +12,8 @@
 #define ONSTACK_SAMPLER_INTERPRETER_PYTHON_H
 
 #include "platform/defs.h"
-#include "sampler/interpreter/fingerprint.h"
+#include "sampler/interpreter/interpreter.h"
+
 #include "onstack/onstack.h"
 
 /* Where a frame says that native code called it. */
@@ -85,5 +86,25 @@ ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_me
 /* onstack_frame_provider.copy_of, from 3.11 on. `hint`: the thread's state. */
 ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
                                                  onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
+   ordinary threads. `loops` are not used. */
+ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
+
+/* onstack_frame_provider.describe; `data` is not used. */
+ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
+/* Whether the frames that are copied are those of a thread's innermost calls of the loop: up to 3.11 a thread that runs a
+   subinterpreter shows the main one's. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_python_is_innermost(void);
+
+/* Tables of line numbers in CPython's code objects. Bytes of anybody's: nothing in them is believed. */
+
+/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. */
+ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line,
+                                              uint32_t position);
 
 #endif

@@ -4,7 +4,6 @@
 #include "platform/atomics.h"
 #include "platform/context.h"
 #include "sampler/interpreter/interpreter.h"
-#include "sampler/interpreter/window.h"
 #include "sampler/unwind/stack_bounds.h"
 
 ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
@@ -184,7 +183,7 @@ static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python *python, 
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                              onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
-  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with sampler/interpreter/python_find.c */
+  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with sampler/interpreter/python.c */
   if (!python) return 0;
   python_scratch *scratch = memory->scratch;
   const uint64_t thread = python_own_state(python, memory, scratch->thread);

@@ -3,7 +3,7 @@
 
 #include "platform/loaded_symbols.h"
 #include "platform/loader.h"
-#include "sampler/interpreter/cold_code.h"
+#include "sampler/interpreter/instructions.h"
 
 typedef struct symbols_visit_data {
   const onstack_symbols_wanted *wanted;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/session/record.h"
 
-#include "sampler/labels/go_labels.h"
 #include "sampler/labels/labels.h"
-#include "sampler/labels/span.h"
 #include "sampler/unwind/code_map.h"
 #include "platform/context.h"
 #include "sampler/unwind/rules.h"

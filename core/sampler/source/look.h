@@ -7,7 +7,7 @@
 #ifndef ONSTACK_SAMPLER_SOURCE_LOOK_H
 #define ONSTACK_SAMPLER_SOURCE_LOOK_H
 
-#include "sampler/interpreter/others.h"
+#include "sampler/interpreter/interpreter.h"
 #include "sampler/source/wait_labels.h"
 #include "sampler/session/record.h"
 
@@ -31,8 +31,8 @@ typedef enum onstack_look_status {
   ONSTACK_LOOK_GONE
 } onstack_look_status;
 
-/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (sampler/interpreter/others.h). A thread of ours, while the
-   slot runs. */
+/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (onstack_interpreted_copy_of). A thread of ours, while the slot
+   runs. */
 ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
                                                      uint64_t *hints, onstack_look *look);
 

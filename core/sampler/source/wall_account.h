@@ -25,7 +25,7 @@ typedef struct onstack_wall_mark {
   uint64_t rest_ns;     /* of stacks that were there for less than a period: of no sample yet */
   uint64_t ticked_ns;   /* of samples, and less than a period: of no tick yet */
   uint64_t name[2];
-  uint64_t hints[ONSTACK_INTERPRETERS]; /* sampler/interpreter/others.h */
+  uint64_t hints[ONSTACK_INTERPRETERS]; /* sampler/interpreter/interpreter.h */
   bool is_named;                        /* it has not run since: so it has not given itself another name */
   onstack_wall_stack *stack;            /* the last one, in the memory that the record has for it; NULL: none */
 } onstack_wall_mark;

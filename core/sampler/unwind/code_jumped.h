@@ -15,7 +15,7 @@
 #include "sampler/unwind/memory.h"
 
 typedef struct onstack_jumped_code {
-  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php.c). */
   uint64_t from;
   uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
   uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */

@@ -55,7 +55,7 @@ typedef struct onstack_go_layout {
   uint32_t sched_pc;
   uint32_t sched_lr; /* arm64 only, else 0 */
   uint32_t m_curg;
-  uint32_t g_labels; /* set by the host, see sampler/labels/go_labels.h; 0: not known */
+  uint32_t g_labels; /* set by the host, see sampler/labels/labels.h; 0: not known */
   bool known;
 } onstack_go_layout;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When samples were taken, as profiles of ours have it: core/profile/store/times.h says how they are written.
+//! When samples were taken, as profiles of ours have it: core/profile/store/stacks.h says how they are written.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A dump as text: threads with the same stack stand together, above it; the group of the lowest thread id comes first. */
-#ifndef ONSTACK_PROFILE_THREADS_TEXT_H
-#define ONSTACK_PROFILE_THREADS_TEXT_H
+#ifndef ONSTACK_PROFILE_TEXT_H
+#define ONSTACK_PROFILE_TEXT_H
 
 #include "platform/defs.h"
 #include "profile/store/output.h"
