@@ -3356,6 +3356,16 @@ typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *ti
 typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
 
 /*
+ * The mapping of the ring and, after it, of the kept stacks. It stays with its slot for ever, and later sessions use it again.
+ * A session that needs more makes a new one, and the old one stays mapped without pages. Sizes are powers of two and only
+ * grow, so all mappings of a slot together are less than twice the largest.
+ */
+typedef struct onstack_slot_memory {
+  void *memory;
+  size_t bytes;
+} onstack_slot_memory;
+
+/*
  * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
  * of it out of the caches. The lines of the ring begin where the processor's do.
  */
@@ -3397,6 +3407,7 @@ typedef struct onstack_slot {
   uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
+  onstack_slot_memory memory;
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
@@ -7627,11 +7638,6 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_proces
 static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
 static int32_t control_owner; /* thread id of the holder, 0: nobody */
 
-/*
- * A ring's memory stays with its slot for ever and is used again; a session that needs more gets a new one, and the old
- * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
- * largest.
- */
 #define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
@@ -7639,13 +7645,6 @@ static int32_t control_owner; /* thread id of the holder, 0: nobody */
 
 /* Behind the ring: zero pages are a pool of which nothing is taken. */
 #define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
-
-typedef struct slot_memory {
-  void *memory;
-  size_t bytes;
-} slot_memory;
-
-static slot_memory slot_memories[ONSTACK_MAX_SESSIONS];
 
 bool onstack_control_lock(void) {
   int32_t self = onstack_sys_gettid();
@@ -7680,13 +7679,13 @@ static void slots_unprepare(void) {
   onstack_threads_unprepare();
 }
 
-static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
+static int slot_take_memory(onstack_slot_memory *has, const onstack_settings *settings) {
   size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
     onstack_own_memory_keeps(memory, bytes);
-    *has = (slot_memory){memory, bytes};
+    *has = (onstack_slot_memory){memory, bytes};
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
@@ -7732,9 +7731,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->object_base = 0;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
-  const slot_memory *memory = &slot_memories[index];
+  const onstack_slot_memory *memory = &slot->memory;
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
-  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
+  onstack_ring_init(&slot->ring, memory->memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes + clock->label_bytes);
   onstack_hand_on_begin(slot);
   slot_fill_interpreters(slot, &settings->interpreters);
@@ -7750,7 +7749,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     /* The parent has looked; a fork handler does not read files. */
     if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) {
+    if ((result = slot_take_memory(&slot->memory, settings)) < 0) {
       slots_unprepare();
       return result;
     }
@@ -7806,7 +7805,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
 }
 
 void onstack_slot_give_back(onstack_slot *slot) {
-  slot_memory *memory = &slot_memories[slot->index];
+  onstack_slot_memory *memory = &slot->memory;
   onstack_threads_clear(slot);
   if (slot->clock->drop) slot->clock->drop(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
@@ -7839,7 +7838,7 @@ void onstack_slots_after_fork(void) {
       onstack_thread_release(&slot->threads, record);
     }
     onstack_store_relaxed(&slot->process_clock, NULL);
-    if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
+    if (slot->memory.memory) madvise(slot->memory.memory, slot->memory.bytes, MADV_DONTNEED);
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }

@@ -56,6 +56,16 @@ typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *ti
 typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
 
 /*
+ * The mapping of the ring and, after it, of the kept stacks. It stays with its slot for ever, and later sessions use it again.
+ * A session that needs more makes a new one, and the old one stays mapped without pages. Sizes are powers of two and only
+ * grow, so all mappings of a slot together are less than twice the largest.
+ */
+typedef struct onstack_slot_memory {
+  void *memory;
+  size_t bytes;
+} onstack_slot_memory;
+
+/*
  * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
  * of it out of the caches. The lines of the ring begin where the processor's do.
  */
@@ -97,6 +107,7 @@ typedef struct onstack_slot {
   uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
+  onstack_slot_memory memory;
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
