@@ -3408,6 +3408,7 @@ typedef struct onstack_slot {
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   onstack_slot_memory memory;
+  struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
@@ -7197,9 +7198,6 @@ ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
    stacks that are cut. */
 #define SESSION_RULES_AT_START ((size_t)1 << 22)
 
-/* Sessions that children of fork() go on with, by slot. Written under the control lock, read in the child. */
-static onstack_session *session_followers[ONSTACK_MAX_SESSIONS];
-
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 bool onstack_session_is_inside(void) {
   int32_t self = onstack_sys_gettid();
@@ -7286,8 +7284,7 @@ static int session_begin(onstack_session *session) {
     result = session_tick(session);
   else
     onstack_slot_give_back(session->slot);
-  if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW)
-    onstack_publish(&session_followers[session->slot->index], session);
+  if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW) onstack_publish(&session->slot->follower, session);
   return result;
 }
 
@@ -7323,8 +7320,10 @@ static void session_follow_profiles(onstack_session *const sessions[ONSTACK_MAX_
 
 static void session_follow(void) {
   onstack_session *sessions[ONSTACK_MAX_SESSIONS];
-  memcpy(sessions, session_followers, sizeof(sessions));
-  memset(session_followers, 0, sizeof(session_followers));
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    sessions[i] = onstack_slots[i].follower;
+    onstack_slots[i].follower = NULL;
+  }
   onstack_control_lock(); /* made new by onstack_slots_after_fork; against the drain threads that begin here */
   session_follow_profiles(sessions);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) /* not those that another thread was just stopping */
@@ -7445,7 +7444,7 @@ int onstack_session_stop(onstack_session *session) {
     onstack_control_unlock();
     return ONSTACK_E_STOPPED;
   }
-  onstack_publish(&session_followers[session->slot->index], NULL);
+  onstack_publish(&session->slot->follower, NULL);
   session_stop_clock_thread(session);
   onstack_slot_quiesce(session->slot);
   onstack_control_unlock();

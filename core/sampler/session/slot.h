@@ -108,6 +108,7 @@ typedef struct onstack_slot {
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   onstack_slot_memory memory;
+  struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
