@@ -65,6 +65,12 @@ typedef struct onstack_slot_memory {
   size_t bytes;
 } onstack_slot_memory;
 
+/* What a clock without timers keeps (sampler/source/clock_ticker.c). */
+typedef struct onstack_ticker {
+  struct onstack_ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
+  bool started;                      /* one round is over: threads that are new now began after the session did */
+} onstack_ticker;
+
 /*
  * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
  * of it out of the caches. The lines of the ring begin where the processor's do.
@@ -108,6 +114,7 @@ typedef struct onstack_slot {
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   onstack_slot_memory memory;
+  onstack_ticker ticker;
   struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
 } onstack_slot;
 
