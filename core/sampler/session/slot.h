@@ -71,6 +71,19 @@ typedef struct onstack_ticker {
   bool started;                      /* one round is over: threads that are new now began after the session did */
 } onstack_ticker;
 
+#define ONSTACK_HAND_ON_MOST 32u /* threads that were sent a process tick and have no record yet */
+
+/* What the consumer knows of the process ticks that it sends (sampler/source/hand_on.c). Stop reads `tids` after the consumer
+   has ended. */
+typedef struct onstack_hand_on_state {
+  uint64_t next_ns;       /* monotonic: no look before that, */
+  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
+  uint64_t vain_pause_ns, vain_ticks;
+  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
+  uint32_t count, sent; /* of these the last ones by this look */
+  uint32_t tids[ONSTACK_HAND_ON_MOST];
+} onstack_hand_on_state;
+
 /*
  * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
  * of it out of the caches. The lines of the ring begin where the processor's do.
@@ -115,6 +128,7 @@ typedef struct onstack_slot {
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   onstack_slot_memory memory;
   onstack_ticker ticker;
+  onstack_hand_on_state hand_on;
   struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
 } onstack_slot;
 
