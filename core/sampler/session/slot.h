@@ -85,6 +85,30 @@ typedef struct onstack_hand_on_state {
 } onstack_hand_on_state;
 
 /*
+ * What the clock `wall` keeps (sampler/source/clock_wall.c). Its memory is one mapping, which stays with the slot and has no
+ * pages while no session runs. It is not allocated, because a thread that allocated while a session runs would leave its
+ * allocator's lock to a child of fork.
+ */
+typedef struct onstack_wall_state {
+  uint8_t *memory;
+  size_t bytes;
+  struct onstack_wall_mark *marks;  /* by record; the looking thread's alone, until it has ended */
+  struct onstack_wall_armed *armed; /* by record (atomic) */
+  uint8_t *reborn; /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
+  struct onstack_look *look;
+  uint8_t *stacks;                        /* by record */
+  size_t stride;                          /* bytes of one */
+  uint64_t held_ns;                       /* how long time may be held back */
+  uint32_t looking;                       /* somebody does a round, or the session is over */
+  uint32_t threads;                       /* of this round */
+  uint64_t joined_ns;                     /* when the session began */
+  uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
+  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
+  uint64_t rounds, looks, moved, refused; /* atomic */
+  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
+} onstack_wall_state;
+
+/*
  * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
  * of it out of the caches. The lines of the ring begin where the processor's do.
  */
@@ -128,6 +152,7 @@ typedef struct onstack_slot {
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   onstack_slot_memory memory;
   onstack_ticker ticker;
+  onstack_wall_state wall;
   onstack_hand_on_state hand_on;
   struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
 } onstack_slot;
