@@ -28,7 +28,6 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-variable"
 #include "platform/elf_file.c"
-#include "platform/regular_file.c"
 #include "sampler/modules/cfi.c"
 #include "sampler/modules/cfi_entry.c"
 #include "sampler/modules/cfi_expression.c"

@@ -15,7 +15,7 @@
 #define ONSTACK_PROFILE_MAPS_MAPS_H
 
 #include "platform/defs.h"
-#include "platform/elf_build_id.h"
+#include "platform/elf_file.h"
 #include "profile/store/arena.h"
 
 /* Between what processes have and what kernels have: no machine has code there. */
