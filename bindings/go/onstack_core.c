@@ -933,45 +933,27 @@ const char *onstack_labels_text(const onstack_labels *labels, uint32_t *bytes) {
   return labels->text;
 }
 
-/* ---- core/platform/load_numbers.c ---- */
-/* ---- core/platform/load_numbers.h ---- */
-/*
- * A number for each object that the loader has loaded, which no other object of the process's life has. Extents and paths do
- * not tell objects apart: a library can be unloaded, another one can take its place, and the first can return to it, between
- * two looks at the loader's list.
- *
- * glibc numbers objects in the order in which it loads them (elf/dl-object.c, l_serial), in a part of its link_map that is not
- * public. The word follows the address and the size of the object's RELRO segment, which the program header has too. The
- * offset is used if all objects agree on it, and if the words in the list of objects begin with 0 and increase, as such numbers
- * do. Other loaders, and lists of other namespaces, have no numbers here.
- */
-#ifndef ONSTACK_PLATFORM_LOAD_NUMBERS_H
-#define ONSTACK_PLATFORM_LOAD_NUMBERS_H
+/* ---- core/platform/loader.c ---- */
+/* ---- core/platform/loader.h ---- */
+/* Objects that the loader has loaded: the list of them, their program headers, numbers and symbols. */
+#ifndef ONSTACK_PLATFORM_LOADER_H
+#define ONSTACK_PLATFORM_LOADER_H
+
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
+/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
+
+static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
+                                                               const onstack_loader_counts *b) {
+  return a->adds == b->adds && a->subs == b->subs;
+}
 
 #ifdef __linux__
-#include <link.h>
-
-/* One walk along the loader's own list, beside that of dl_iterate_phdr. */
-typedef struct onstack_load_walk {
-  const struct link_map *next; /* NULL: objects have no numbers from here on */
-} onstack_load_walk;
-
-/* Before dl_iterate_phdr. */
-ONSTACK_INTERNAL void onstack_load_walk_begin(onstack_load_walk *walk);
-
-/* In each visit of dl_iterate_phdr, which holds the loader's lock. Returns the object's number; 0 if it is not known. */
-ONSTACK_INTERNAL uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info);
-#endif
-
-#endif
-
-#if defined(__linux__) && defined(__GLIBC__)
-/* ---- core/platform/object_headers.h ---- */
-/* The program headers of a loaded object. */
-#ifndef ONSTACK_PLATFORM_OBJECT_HEADERS_H
-#define ONSTACK_PLATFORM_OBJECT_HEADERS_H
-
-#ifdef __linux__
+#include <elf.h>
 #include <link.h>
 
 #define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
@@ -992,151 +974,68 @@ static inline __attribute__((unused)) uint64_t onstack_object_segment(const stru
     if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
   return 0;
 }
-#endif
 
-#endif
+/*
+ * A number for each object that the loader has loaded, which no other object of the process's life has. Extents and paths do
+ * not tell objects apart: a library can be unloaded, another one can take its place, and the first can return to it, between
+ * two looks at the loader's list.
+ *
+ * glibc numbers objects in the order in which it loads them (elf/dl-object.c, l_serial), in a part of its link_map that is not
+ * public. The word follows the address and the size of the object's RELRO segment, which the program header has too. The
+ * offset is used if all objects agree on it, and if the words in the list of objects begin with 0 and increase, as such numbers
+ * do. Other loaders, and lists of other namespaces, have no numbers here.
+ */
 
-#include <string.h>
-#include <sys/auxv.h>
+/* One walk along the loader's own list, beside that of dl_iterate_phdr. */
+typedef struct onstack_load_walk {
+  const struct link_map *next; /* NULL: objects have no numbers from here on */
+} onstack_load_walk;
 
-#define NUMBERS_WORDS 192u   /* of a link_map: glibc 2.17 to 2.41 have some 150 */
-#define NUMBERS_PUBLIC 5u    /* words of it that <link.h> declares */
-#define NUMBERS_OBJECTS 3u   /* that agree at least */
-#define NUMBERS_DYNAMIC 128u /* entries of the program's dynamic section that are searched */
+/* Before dl_iterate_phdr. */
+ONSTACK_INTERNAL void onstack_load_walk_begin(onstack_load_walk *walk);
 
-/* Numbers of this module's callers: what is no object's number comes first. */
-#define NUMBERS_LOADER 1u /* the loader itself, which stays and which glibc does not number */
-#define NUMBERS_FIRST 2u
+/* In each visit of dl_iterate_phdr, which holds the loader's lock. Returns the object's number; 0 if it is not known. */
+ONSTACK_INTERNAL uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info);
 
-static uint32_t numbers_offset;  /* in words; 0: not found, or not searched for yet */
-static uint32_t numbers_refused; /* the search has ended without one */
+/*
+ * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for
+ * the thread-local storage of a new thread, and never gives them back in the child of a fork whose parent had a thread inside
+ * at that instant: the child's next dlopen, a name service's as a rule, would wait for ever, in a program that has no threads
+ * but ours. So threads of ours are counted while they are inside, fork waits until none is, and none goes in while a thread
+ * forks.
+ *
+ * Both wait for a moment only: who forks inside a constructor has the loader's lock that ours wait for. A child that had to be
+ * made all the same does not ask the loader, and lives with what its parent knew. (A thread of the host inside dlopen has the
+ * same effect, and cannot be seen from here.)
+ */
 
-/* The head of the list, which debuggers find in the same way: by the program's DT_DEBUG. */
-static const struct r_debug *numbers_list(void) {
-  const uint64_t table = getauxval(AT_PHDR);
-  struct dl_phdr_info program = {.dlpi_phdr = (const ElfW(Phdr) *)(uintptr_t)table,
-                                 .dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM)};
-  onstack_object_copy copy;
-  ElfW(Dyn) entry;
-  onstack_object_copy_headers(&program, &copy);
-  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++)
-    if (copy.headers[i].p_type == PT_PHDR) copy.info.dlpi_addr = table - copy.headers[i].p_vaddr;
-  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
-  for (uint32_t i = 0; dynamic && i < NUMBERS_DYNAMIC; i++) {
-    if (!onstack_process_memory_read(dynamic + i * sizeof(entry), &entry, sizeof(entry)) || entry.d_tag == DT_NULL) break;
-    if (entry.d_tag == DT_DEBUG) return (const struct r_debug *)(uintptr_t)entry.d_un.d_ptr;
-  }
-  return NULL;
+/* Around each call of ours that takes one of its locks. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_loader_enter(void);
+ONSTACK_INTERNAL void onstack_loader_leave(void);
+
+/* Before fork, and in the parent when it is over. They may nest. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_loader_before_fork(void);
+ONSTACK_INTERNAL void onstack_loader_forked(void);
+
+/* In the child of a fork. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
+
+/* As dl_iterate_phdr, with copied headers; false, and no call, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* The same without a copy: a visit that needs the headers copies them. `number`: of onstack_load_walk_step. */
+ONSTACK_INTERNAL bool onstack_loader_each_load(int (*visit)(const struct dl_phdr_info *info, uint64_t number, void *data),
+                                               void *data);
+
+/* In a visit: every object knows them. */
+static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
+  return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
 }
 
-static const struct link_map *numbers_head(void) {
-  static const struct r_debug *list;
-  static uint32_t searched;
-  if (!onstack_observe(&searched)) {
-    onstack_store_relaxed(&list, numbers_list());
-    onstack_publish(&searched, 1u);
-  }
-  const struct r_debug *found = onstack_load_relaxed(&list);
-  return found ? onstack_load_relaxed(&found->r_map) : NULL;
-}
-
-typedef struct numbers_search {
-  const struct link_map *next;
-  bool possible[NUMBERS_WORDS];
-  uint64_t last[NUMBERS_WORDS]; /* the number of the object before, by offset */
-  uint32_t objects, with_relro;
-} numbers_search;
-
-static bool numbers_is_listed(const struct link_map *map, const struct dl_phdr_info *info) {
-  return map && map->l_addr == info->dlpi_addr && map->l_name == info->dlpi_name;
-}
-
-static const ElfW(Phdr) * numbers_relro(const onstack_object_copy *copy) {
-  for (uint32_t i = 0; i < copy->info.dlpi_phnum; i++)
-    if (copy->headers[i].p_type == PT_GNU_RELRO && copy->headers[i].p_vaddr != 0) return &copy->headers[i];
-  return NULL;
-}
-
-static int numbers_visit(struct dl_phdr_info *info, size_t size, void *data) {
-  numbers_search *search = data;
-  const struct link_map *map = search->next;
-  uint64_t words[NUMBERS_WORDS];
-  onstack_object_copy copy;
-  (void)size;
-  if (!numbers_is_listed(map, info)) {
-    memset(search->possible, 0, sizeof(search->possible));
-    return 1;
-  }
-  search->next = map->l_next;
-  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return 0;
-  const size_t count = onstack_process_memory_copy((uint64_t)(uintptr_t)map, words, sizeof(words)) / sizeof(words[0]);
-  onstack_object_copy_headers(info, &copy);
-  const ElfW(Phdr) *relro = numbers_relro(&copy);
-  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) {
-    if (i >= count || (relro && (words[i - 2] != relro->p_vaddr || words[i - 1] != relro->p_memsz)))
-      search->possible[i] = false;
-    if (!search->possible[i]) continue;
-    const bool follows = search->objects == 0 ? words[i] == 0 : words[i] > search->last[i];
-    search->possible[i] = follows && words[i] < info->dlpi_adds;
-    search->last[i] = words[i];
-  }
-  search->objects++;
-  search->with_relro += relro ? 1 : 0;
-  return 0;
-}
-
-static void numbers_find(void) {
-  numbers_search search = {.next = numbers_head()};
-  uint32_t offset = 0, found = 0;
-  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) search.possible[i] = true;
-  dl_iterate_phdr(numbers_visit, &search);
-  for (uint32_t i = 0; i < NUMBERS_WORDS; i++) {
-    if (search.possible[i]) offset = i;
-    found += search.possible[i];
-  }
-  if (found == 1 && search.with_relro > 0 && search.objects >= NUMBERS_OBJECTS)
-    onstack_store_relaxed(&numbers_offset, offset);
-  else
-    onstack_store_relaxed(&numbers_refused, 1u);
-}
-
-void onstack_load_walk_begin(onstack_load_walk *walk) {
-  walk->next = NULL;
-  if (onstack_load_relaxed(&numbers_refused)) return;
-  if (onstack_load_relaxed(&numbers_offset) == 0) numbers_find();
-  if (onstack_load_relaxed(&numbers_offset) != 0) walk->next = numbers_head();
-}
-
-uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
-  const struct link_map *map = walk->next;
-  if (!numbers_is_listed(map, info)) {
-    walk->next = NULL;
-    return 0;
-  }
-  walk->next = map->l_next;
-  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return NUMBERS_LOADER;
-  return NUMBERS_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
-}
-#elif defined(__linux__)
-void onstack_load_walk_begin(onstack_load_walk *walk) { walk->next = NULL; }
-
-uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
-  (void)walk, (void)info;
-  return 0;
-}
-#endif
-
-/* ---- core/platform/loaded_symbols.c ---- */
-/* ---- core/platform/loaded_symbols.h ---- */
 /*
  * The dynamic symbols of an object that the loader or the kernel has put into memory. Everything is read by copies, because a
  * host can truncate the object's file. Ordinary threads.
  */
-#ifndef ONSTACK_PLATFORM_LOADED_SYMBOLS_H
-#define ONSTACK_PLATFORM_LOADED_SYMBOLS_H
-
-#ifdef __linux__
-#include <elf.h>
 
 /* Addresses; 0: the object has no such table. */
 typedef struct onstack_loaded_symbols {
@@ -1157,235 +1056,6 @@ ONSTACK_INTERNAL bool onstack_loaded_symbols_find(const onstack_loaded_symbols *
 /* Returns true if the object asks the loader for a function of this name. */
 ONSTACK_INTERNAL bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name);
 #endif
-
-#endif
-
-#ifdef __linux__
-
-#include <string.h>
-
-#define LOADED_DYNAMIC 512u   /* entries of a dynamic section; linkers write about thirty */
-#define LOADED_CHUNK 64u      /* elements of a table that are read at once */
-#define LOADED_NAME 64u       /* bytes of a name that is searched for */
-#define LOADED_CHAIN 1000000u /* symbols of one hash chain: a broken table may go round */
-
-/* glibc has added the bias to what it needs itself; musl and the kernel have not. */
-static uint64_t loaded_target(uint64_t address, uint64_t bias) { return address < bias ? bias + address : address; }
-
-static void loaded_note(const Elf64_Dyn *entry, uint64_t bias, onstack_loaded_symbols *symbols) {
-  const uint64_t target = loaded_target(entry->d_un.d_ptr, bias);
-  switch (entry->d_tag) {
-  case DT_SYMTAB:
-    symbols->symbols = target;
-    break;
-  case DT_STRTAB:
-    symbols->strings = target;
-    break;
-  case DT_HASH:
-    symbols->hash = target;
-    break;
-  case DT_GNU_HASH:
-    symbols->gnu_hash = target;
-    break;
-  case DT_JMPREL:
-    symbols->calls = target;
-    break;
-  case DT_PLTRELSZ:
-    symbols->calls_bytes = entry->d_un.d_val;
-    break;
-  case DT_RELA:
-    symbols->data = target;
-    break;
-  case DT_RELASZ:
-    symbols->data_bytes = entry->d_un.d_val;
-    break;
-  default:
-    break;
-  }
-}
-
-bool onstack_loaded_symbols_read(uint64_t dynamic, uint64_t bias, onstack_loaded_symbols *symbols) {
-  Elf64_Dyn entries[LOADED_CHUNK];
-  *symbols = (onstack_loaded_symbols){0};
-  for (uint32_t at = 0; at < LOADED_DYNAMIC; at += LOADED_CHUNK) {
-    const size_t copied = onstack_process_memory_copy(dynamic + at * sizeof(entries[0]), entries, sizeof(entries));
-    const size_t count = copied / sizeof(entries[0]);
-    size_t i = 0;
-    for (; i < count && entries[i].d_tag != DT_NULL; i++) loaded_note(&entries[i], bias, symbols);
-    if (i < LOADED_CHUNK) break;
-  }
-  return symbols->symbols && symbols->strings;
-}
-
-static bool loaded_is_named(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name) {
-  char there[LOADED_NAME];
-  const size_t size = strlen(name) + 1;
-  return size <= sizeof(there) && onstack_process_memory_read(symbols->strings + symbol->st_name, there, size) &&
-         memcmp(there, name, size) == 0;
-}
-
-static bool loaded_is(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name, uint8_t type) {
-  if (symbol->st_shndx == SHN_UNDEF || (type != STT_NOTYPE && ELF64_ST_TYPE(symbol->st_info) != type)) return false;
-  return loaded_is_named(symbols, symbol, name);
-}
-
-/* A filter of 64-bit words, buckets, and chains of hashes whose lowest bit marks the last one. */
-static bool loaded_find_hashed(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
-  uint32_t head[4], index, other = 0; /* buckets, the first symbol that is hashed, words of the filter, its shift */
-  uint64_t word;
-  uint32_t hash = 5381;
-  for (const char *at = name; *at; at++) hash = hash * 33 + (uint8_t)*at;
-  if (!onstack_process_memory_read(symbols->gnu_hash, head, sizeof(head)) || head[0] == 0 || head[2] == 0) return false;
-  const uint64_t filter = symbols->gnu_hash + sizeof(head), buckets = filter + head[2] * sizeof(word),
-                 chains = buckets + (uint64_t)head[0] * sizeof(uint32_t);
-  const uint64_t bits = (uint64_t)1 << hash % 64 | (uint64_t)1 << (hash >> head[3] % 32) % 64;
-  if (!onstack_process_memory_read(filter + hash / 64 % head[2] * sizeof(word), &word, sizeof(word))) return false;
-  if ((word & bits) != bits) return false;
-  if (!onstack_process_memory_read(buckets + hash % head[0] * sizeof(index), &index, sizeof(index))) return false;
-  for (uint32_t i = 0; index >= head[1] && i < LOADED_CHAIN && !(other & 1); i++, index++) {
-    if (!onstack_process_memory_read(chains + (index - head[1]) * sizeof(other), &other, sizeof(other))) return false;
-    if ((other | 1) != (hash | 1)) continue;
-    if (!onstack_process_memory_read(symbols->symbols + index * sizeof(*found), found, sizeof(*found))) return false;
-    if (loaded_is(symbols, found, name, type)) return true;
-  }
-  return false;
-}
-
-/* The first of `count` symbols that `is` accepts, by chunks. */
-static bool loaded_find_in_order(const onstack_loaded_symbols *symbols, uint64_t count, const char *name, uint8_t type,
-                                 bool undefined, Elf64_Sym *found) {
-  Elf64_Sym chunk[LOADED_CHUNK];
-  for (uint64_t at = 0; at < count; at += LOADED_CHUNK) {
-    const uint64_t wanted = count - at < LOADED_CHUNK ? count - at : LOADED_CHUNK;
-    const size_t bytes = (size_t)wanted * sizeof(chunk[0]);
-    if (!onstack_process_memory_read(symbols->symbols + at * sizeof(chunk[0]), chunk, bytes)) return false;
-    for (uint64_t i = 0; i < wanted; i++) {
-      *found = chunk[i];
-      const bool is = !undefined
-                          ? loaded_is(symbols, found, name, type)
-                          : found->st_shndx == SHN_UNDEF && found->st_name != 0 && loaded_is_named(symbols, found, name);
-      if (is) return true;
-    }
-  }
-  return false;
-}
-
-bool onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
-  uint32_t head[2]; /* buckets, symbols */
-  if (symbols->gnu_hash) return loaded_find_hashed(symbols, name, type, found);
-  if (!symbols->hash || !onstack_process_memory_read(symbols->hash, head, sizeof(head))) return false;
-  return loaded_find_in_order(symbols, head[1], name, type, false, found);
-}
-
-/* One more than the highest symbol that a table of relocations names, and at least `least`. */
-static uint64_t loaded_count_related(uint64_t table, uint64_t bytes, uint64_t least) {
-  Elf64_Rela chunk[LOADED_CHUNK];
-  for (uint64_t at = 0; table && at < bytes; at += sizeof(chunk)) {
-    const size_t wanted = bytes - at < sizeof(chunk) ? (size_t)(bytes - at) : sizeof(chunk);
-    const size_t count = onstack_process_memory_copy(table + at, chunk, wanted) / sizeof(chunk[0]);
-    for (size_t i = 0; i < count; i++)
-      if (ELF64_R_SYM(chunk[i].r_info) >= least) least = ELF64_R_SYM(chunk[i].r_info) + 1;
-    if (count < LOADED_CHUNK) break;
-  }
-  return least;
-}
-
-/* A table of symbols has no length where nothing is exported; what is asked for has a relocation. */
-bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name) {
-  onstack_loaded_symbols symbols;
-  Elf64_Sym found;
-  if (!onstack_loaded_symbols_read(dynamic, bias, &symbols)) return false;
-  uint64_t count = loaded_count_related(symbols.calls, symbols.calls_bytes, 0);
-  count = loaded_count_related(symbols.data, symbols.data_bytes, count);
-  return loaded_find_in_order(&symbols, count, name, STT_NOTYPE, true, &found);
-}
-#endif
-
-/* ---- core/platform/loader.c ---- */
-/* ---- core/platform/loader.h ---- */
-/*
- * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for
- * the thread-local storage of a new thread, and never gives them back in the child of a fork whose parent had a thread inside
- * at that instant: the child's next dlopen, a name service's as a rule, would wait for ever, in a program that has no threads
- * but ours. So threads of ours are counted while they are inside, fork waits until none is, and none goes in while a thread
- * forks.
- *
- * Both wait for a moment only: who forks inside a constructor has the loader's lock that ours wait for. A child that had to be
- * made all the same does not ask the loader, and lives with what its parent knew. (A thread of the host inside dlopen has the
- * same effect, and cannot be seen from here.)
- */
-#ifndef ONSTACK_PLATFORM_LOADER_H
-#define ONSTACK_PLATFORM_LOADER_H
-
-/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
-typedef struct onstack_loader_counts {
-  uint64_t adds, subs;
-} onstack_loader_counts;
-
-#ifdef __linux__
-/* ---- core/platform/object_headers.h ---- */
-/* The program headers of a loaded object. */
-#ifndef ONSTACK_PLATFORM_OBJECT_HEADERS_H
-#define ONSTACK_PLATFORM_OBJECT_HEADERS_H
-
-#ifdef __linux__
-#include <link.h>
-
-#define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
-
-/* An object with a copy of its program headers. They lie in the object's first page, which a host can truncate in its file:
-   then a load there raises SIGBUS. */
-typedef struct onstack_object_copy {
-  struct dl_phdr_info info; /* its headers are those below */
-  ElfW(Phdr) headers[ONSTACK_OBJECT_HEADERS];
-} onstack_object_copy;
-
-/* Copies the headers that can be read, at most ONSTACK_OBJECT_HEADERS. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy);
-
-/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
-static inline __attribute__((unused)) uint64_t onstack_object_segment(const struct dl_phdr_info *info, uint32_t type) {
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-  return 0;
-}
-#endif
-
-#endif
-
-#include <link.h>
-
-/* Around each call of ours that takes one of its locks. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_loader_enter(void);
-ONSTACK_INTERNAL void onstack_loader_leave(void);
-
-/* Before fork, and in the parent when it is over. They may nest. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_loader_before_fork(void);
-ONSTACK_INTERNAL void onstack_loader_forked(void);
-
-/* In the child of a fork. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_loader_after_fork(void);
-
-/* As dl_iterate_phdr, with copied headers; false, and no call, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
-
-/* The same without a copy: a visit that needs the headers copies them. `number`: platform/load_numbers.h; 0: not known. */
-ONSTACK_INTERNAL bool onstack_loader_each_load(int (*visit)(const struct dl_phdr_info *info, uint64_t number, void *data),
-                                               void *data);
-
-/* In a visit: every object knows them. */
-static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
-  return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
-}
-#endif
-
-/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
-
-static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
-                                                               const onstack_loader_counts *b) {
-  return a->adds == b->adds && a->subs == b->subs;
-}
 
 #endif
 
@@ -1583,6 +1253,290 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 }
 
 #endif
+
+#include <string.h>
+#include <sys/auxv.h>
+
+/* ---- program headers ---- */
+
+void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy) {
+  const size_t wanted = info->dlpi_phnum < ONSTACK_OBJECT_HEADERS ? info->dlpi_phnum : ONSTACK_OBJECT_HEADERS;
+  const size_t size = wanted * sizeof(copy->headers[0]);
+  const size_t copied = onstack_process_memory_copy((uint64_t)(uintptr_t)info->dlpi_phdr, copy->headers, size);
+  copy->info = *info;
+  copy->info.dlpi_phdr = copy->headers;
+  copy->info.dlpi_phnum = (ElfW(Half))(copied / sizeof(copy->headers[0]));
+}
+
+/* ---- numbers ---- */
+
+#ifdef __GLIBC__
+#define NUMBERS_WORDS 192u   /* of a link_map: glibc 2.17 to 2.41 have some 150 */
+#define NUMBERS_PUBLIC 5u    /* words of it that <link.h> declares */
+#define NUMBERS_OBJECTS 3u   /* that agree at least */
+#define NUMBERS_DYNAMIC 128u /* entries of the program's dynamic section that are searched */
+
+/* Numbers of this module's callers: what is no object's number comes first. */
+#define NUMBERS_LOADER 1u /* the loader itself, which stays and which glibc does not number */
+#define NUMBERS_FIRST 2u
+
+static uint32_t numbers_offset;  /* in words; 0: not found, or not searched for yet */
+static uint32_t numbers_refused; /* the search has ended without one */
+
+/* The head of the list, which debuggers find in the same way: by the program's DT_DEBUG. */
+static const struct r_debug *numbers_list(void) {
+  const uint64_t table = getauxval(AT_PHDR);
+  struct dl_phdr_info program = {.dlpi_phdr = (const ElfW(Phdr) *)(uintptr_t)table,
+                                 .dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM)};
+  onstack_object_copy copy;
+  ElfW(Dyn) entry;
+  onstack_object_copy_headers(&program, &copy);
+  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++)
+    if (copy.headers[i].p_type == PT_PHDR) copy.info.dlpi_addr = table - copy.headers[i].p_vaddr;
+  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
+  for (uint32_t i = 0; dynamic && i < NUMBERS_DYNAMIC; i++) {
+    if (!onstack_process_memory_read(dynamic + i * sizeof(entry), &entry, sizeof(entry)) || entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == DT_DEBUG) return (const struct r_debug *)(uintptr_t)entry.d_un.d_ptr;
+  }
+  return NULL;
+}
+
+static const struct link_map *numbers_head(void) {
+  static const struct r_debug *list;
+  static uint32_t searched;
+  if (!onstack_observe(&searched)) {
+    onstack_store_relaxed(&list, numbers_list());
+    onstack_publish(&searched, 1u);
+  }
+  const struct r_debug *found = onstack_load_relaxed(&list);
+  return found ? onstack_load_relaxed(&found->r_map) : NULL;
+}
+
+typedef struct numbers_search {
+  const struct link_map *next;
+  bool possible[NUMBERS_WORDS];
+  uint64_t last[NUMBERS_WORDS]; /* the number of the object before, by offset */
+  uint32_t objects, with_relro;
+} numbers_search;
+
+static bool numbers_is_listed(const struct link_map *map, const struct dl_phdr_info *info) {
+  return map && map->l_addr == info->dlpi_addr && map->l_name == info->dlpi_name;
+}
+
+static const ElfW(Phdr) * numbers_relro(const onstack_object_copy *copy) {
+  for (uint32_t i = 0; i < copy->info.dlpi_phnum; i++)
+    if (copy->headers[i].p_type == PT_GNU_RELRO && copy->headers[i].p_vaddr != 0) return &copy->headers[i];
+  return NULL;
+}
+
+static int numbers_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  numbers_search *search = data;
+  const struct link_map *map = search->next;
+  uint64_t words[NUMBERS_WORDS];
+  onstack_object_copy copy;
+  (void)size;
+  if (!numbers_is_listed(map, info)) {
+    memset(search->possible, 0, sizeof(search->possible));
+    return 1;
+  }
+  search->next = map->l_next;
+  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return 0;
+  const size_t count = onstack_process_memory_copy((uint64_t)(uintptr_t)map, words, sizeof(words)) / sizeof(words[0]);
+  onstack_object_copy_headers(info, &copy);
+  const ElfW(Phdr) *relro = numbers_relro(&copy);
+  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) {
+    if (i >= count || (relro && (words[i - 2] != relro->p_vaddr || words[i - 1] != relro->p_memsz)))
+      search->possible[i] = false;
+    if (!search->possible[i]) continue;
+    const bool follows = search->objects == 0 ? words[i] == 0 : words[i] > search->last[i];
+    search->possible[i] = follows && words[i] < info->dlpi_adds;
+    search->last[i] = words[i];
+  }
+  search->objects++;
+  search->with_relro += relro ? 1 : 0;
+  return 0;
+}
+
+static void numbers_find(void) {
+  numbers_search search = {.next = numbers_head()};
+  uint32_t offset = 0, found = 0;
+  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) search.possible[i] = true;
+  dl_iterate_phdr(numbers_visit, &search);
+  for (uint32_t i = 0; i < NUMBERS_WORDS; i++) {
+    if (search.possible[i]) offset = i;
+    found += search.possible[i];
+  }
+  if (found == 1 && search.with_relro > 0 && search.objects >= NUMBERS_OBJECTS)
+    onstack_store_relaxed(&numbers_offset, offset);
+  else
+    onstack_store_relaxed(&numbers_refused, 1u);
+}
+
+void onstack_load_walk_begin(onstack_load_walk *walk) {
+  walk->next = NULL;
+  if (onstack_load_relaxed(&numbers_refused)) return;
+  if (onstack_load_relaxed(&numbers_offset) == 0) numbers_find();
+  if (onstack_load_relaxed(&numbers_offset) != 0) walk->next = numbers_head();
+}
+
+uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
+  const struct link_map *map = walk->next;
+  if (!numbers_is_listed(map, info)) {
+    walk->next = NULL;
+    return 0;
+  }
+  walk->next = map->l_next;
+  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return NUMBERS_LOADER;
+  return NUMBERS_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
+}
+#else
+void onstack_load_walk_begin(onstack_load_walk *walk) { walk->next = NULL; }
+
+uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
+  (void)walk, (void)info;
+  return 0;
+}
+#endif
+
+/* ---- symbols ---- */
+
+#define LOADED_DYNAMIC 512u   /* entries of a dynamic section; linkers write about thirty */
+#define LOADED_CHUNK 64u      /* elements of a table that are read at once */
+#define LOADED_NAME 64u       /* bytes of a name that is searched for */
+#define LOADED_CHAIN 1000000u /* symbols of one hash chain: a broken table may go round */
+
+/* glibc has added the bias to what it needs itself; musl and the kernel have not. */
+static uint64_t loaded_target(uint64_t address, uint64_t bias) { return address < bias ? bias + address : address; }
+
+static void loaded_note(const Elf64_Dyn *entry, uint64_t bias, onstack_loaded_symbols *symbols) {
+  const uint64_t target = loaded_target(entry->d_un.d_ptr, bias);
+  switch (entry->d_tag) {
+  case DT_SYMTAB:
+    symbols->symbols = target;
+    break;
+  case DT_STRTAB:
+    symbols->strings = target;
+    break;
+  case DT_HASH:
+    symbols->hash = target;
+    break;
+  case DT_GNU_HASH:
+    symbols->gnu_hash = target;
+    break;
+  case DT_JMPREL:
+    symbols->calls = target;
+    break;
+  case DT_PLTRELSZ:
+    symbols->calls_bytes = entry->d_un.d_val;
+    break;
+  case DT_RELA:
+    symbols->data = target;
+    break;
+  case DT_RELASZ:
+    symbols->data_bytes = entry->d_un.d_val;
+    break;
+  default:
+    break;
+  }
+}
+
+bool onstack_loaded_symbols_read(uint64_t dynamic, uint64_t bias, onstack_loaded_symbols *symbols) {
+  Elf64_Dyn entries[LOADED_CHUNK];
+  *symbols = (onstack_loaded_symbols){0};
+  for (uint32_t at = 0; at < LOADED_DYNAMIC; at += LOADED_CHUNK) {
+    const size_t copied = onstack_process_memory_copy(dynamic + at * sizeof(entries[0]), entries, sizeof(entries));
+    const size_t count = copied / sizeof(entries[0]);
+    size_t i = 0;
+    for (; i < count && entries[i].d_tag != DT_NULL; i++) loaded_note(&entries[i], bias, symbols);
+    if (i < LOADED_CHUNK) break;
+  }
+  return symbols->symbols && symbols->strings;
+}
+
+static bool loaded_is_named(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name) {
+  char there[LOADED_NAME];
+  const size_t size = strlen(name) + 1;
+  return size <= sizeof(there) && onstack_process_memory_read(symbols->strings + symbol->st_name, there, size) &&
+         memcmp(there, name, size) == 0;
+}
+
+static bool loaded_is(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name, uint8_t type) {
+  if (symbol->st_shndx == SHN_UNDEF || (type != STT_NOTYPE && ELF64_ST_TYPE(symbol->st_info) != type)) return false;
+  return loaded_is_named(symbols, symbol, name);
+}
+
+/* A filter of 64-bit words, buckets, and chains of hashes whose lowest bit marks the last one. */
+static bool loaded_find_hashed(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
+  uint32_t head[4], index, other = 0; /* buckets, the first symbol that is hashed, words of the filter, its shift */
+  uint64_t word;
+  uint32_t hash = 5381;
+  for (const char *at = name; *at; at++) hash = hash * 33 + (uint8_t)*at;
+  if (!onstack_process_memory_read(symbols->gnu_hash, head, sizeof(head)) || head[0] == 0 || head[2] == 0) return false;
+  const uint64_t filter = symbols->gnu_hash + sizeof(head), buckets = filter + head[2] * sizeof(word),
+                 chains = buckets + (uint64_t)head[0] * sizeof(uint32_t);
+  const uint64_t bits = (uint64_t)1 << hash % 64 | (uint64_t)1 << (hash >> head[3] % 32) % 64;
+  if (!onstack_process_memory_read(filter + hash / 64 % head[2] * sizeof(word), &word, sizeof(word))) return false;
+  if ((word & bits) != bits) return false;
+  if (!onstack_process_memory_read(buckets + hash % head[0] * sizeof(index), &index, sizeof(index))) return false;
+  for (uint32_t i = 0; index >= head[1] && i < LOADED_CHAIN && !(other & 1); i++, index++) {
+    if (!onstack_process_memory_read(chains + (index - head[1]) * sizeof(other), &other, sizeof(other))) return false;
+    if ((other | 1) != (hash | 1)) continue;
+    if (!onstack_process_memory_read(symbols->symbols + index * sizeof(*found), found, sizeof(*found))) return false;
+    if (loaded_is(symbols, found, name, type)) return true;
+  }
+  return false;
+}
+
+/* The first of `count` symbols that `is` accepts, by chunks. */
+static bool loaded_find_in_order(const onstack_loaded_symbols *symbols, uint64_t count, const char *name, uint8_t type,
+                                 bool undefined, Elf64_Sym *found) {
+  Elf64_Sym chunk[LOADED_CHUNK];
+  for (uint64_t at = 0; at < count; at += LOADED_CHUNK) {
+    const uint64_t wanted = count - at < LOADED_CHUNK ? count - at : LOADED_CHUNK;
+    const size_t bytes = (size_t)wanted * sizeof(chunk[0]);
+    if (!onstack_process_memory_read(symbols->symbols + at * sizeof(chunk[0]), chunk, bytes)) return false;
+    for (uint64_t i = 0; i < wanted; i++) {
+      *found = chunk[i];
+      const bool is = !undefined
+                          ? loaded_is(symbols, found, name, type)
+                          : found->st_shndx == SHN_UNDEF && found->st_name != 0 && loaded_is_named(symbols, found, name);
+      if (is) return true;
+    }
+  }
+  return false;
+}
+
+bool onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
+  uint32_t head[2]; /* buckets, symbols */
+  if (symbols->gnu_hash) return loaded_find_hashed(symbols, name, type, found);
+  if (!symbols->hash || !onstack_process_memory_read(symbols->hash, head, sizeof(head))) return false;
+  return loaded_find_in_order(symbols, head[1], name, type, false, found);
+}
+
+/* One more than the highest symbol that a table of relocations names, and at least `least`. */
+static uint64_t loaded_count_related(uint64_t table, uint64_t bytes, uint64_t least) {
+  Elf64_Rela chunk[LOADED_CHUNK];
+  for (uint64_t at = 0; table && at < bytes; at += sizeof(chunk)) {
+    const size_t wanted = bytes - at < sizeof(chunk) ? (size_t)(bytes - at) : sizeof(chunk);
+    const size_t count = onstack_process_memory_copy(table + at, chunk, wanted) / sizeof(chunk[0]);
+    for (size_t i = 0; i < count; i++)
+      if (ELF64_R_SYM(chunk[i].r_info) >= least) least = ELF64_R_SYM(chunk[i].r_info) + 1;
+    if (count < LOADED_CHUNK) break;
+  }
+  return least;
+}
+
+/* A table of symbols has no length where nothing is exported; what is asked for has a relocation. */
+bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name) {
+  onstack_loaded_symbols symbols;
+  Elf64_Sym found;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &symbols)) return false;
+  uint64_t count = loaded_count_related(symbols.calls, symbols.calls_bytes, 0);
+  count = loaded_count_related(symbols.data, symbols.data_bytes, count);
+  return loaded_find_in_order(&symbols, count, name, STT_NOTYPE, true, &found);
+}
+
+/* ---- the list ---- */
 
 #define LOADER_PAUSE_NS 50000u
 #define LOADER_PAUSES 2000u /* at least 0.1 s */
@@ -1897,49 +1851,6 @@ void onstack_moment(uint32_t round) {
   else
     onstack_sys_sleep(MOMENT_NS);
 }
-
-/* ---- core/platform/object_headers.c ---- */
-/* ---- core/platform/object_headers.h ---- */
-/* The program headers of a loaded object. */
-#ifndef ONSTACK_PLATFORM_OBJECT_HEADERS_H
-#define ONSTACK_PLATFORM_OBJECT_HEADERS_H
-
-#ifdef __linux__
-#include <link.h>
-
-#define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
-
-/* An object with a copy of its program headers. They lie in the object's first page, which a host can truncate in its file:
-   then a load there raises SIGBUS. */
-typedef struct onstack_object_copy {
-  struct dl_phdr_info info; /* its headers are those below */
-  ElfW(Phdr) headers[ONSTACK_OBJECT_HEADERS];
-} onstack_object_copy;
-
-/* Copies the headers that can be read, at most ONSTACK_OBJECT_HEADERS. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy);
-
-/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
-static inline __attribute__((unused)) uint64_t onstack_object_segment(const struct dl_phdr_info *info, uint32_t type) {
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-  return 0;
-}
-#endif
-
-#endif
-
-#ifdef __linux__
-
-void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy) {
-  const size_t wanted = info->dlpi_phnum < ONSTACK_OBJECT_HEADERS ? info->dlpi_phnum : ONSTACK_OBJECT_HEADERS;
-  const size_t size = wanted * sizeof(copy->headers[0]);
-  const size_t copied = onstack_process_memory_copy((uint64_t)(uintptr_t)info->dlpi_phdr, copy->headers, size);
-  copy->info = *info;
-  copy->info.dlpi_phdr = copy->headers;
-  copy->info.dlpi_phnum = (ElfW(Half))(copied / sizeof(copy->headers[0]));
-}
-#endif
 
 /* ---- core/platform/ours.c ---- */
 /* ---- core/platform/ours.h ---- */
@@ -7120,7 +7031,7 @@ typedef struct onstack_profile_mapping {
   const char *path; /* in the set's arena; "" for anonymous memory */
   uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
   uint64_t image_bytes;
-  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
+  uint64_t load; /* the loader's number of the object that it belongs to (platform/loader.h); 0: not known */
   /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
      file later. */
   onstack_elf_build_id build_id;
@@ -10079,7 +9990,7 @@ typedef struct onstack_symbols_found {
 /* What earlier looks for the same symbols have found, so that objects are not looked at again each time that a library is
    opened or closed; all zero at first. Written only in visits of the loader's list, which a fork waits for. */
 typedef struct onstack_symbols_memory {
-  uint64_t looked; /* objects with numbers up to this one lack the symbols (platform/load_numbers.h), */
+  uint64_t looked; /* objects with numbers up to this one lack the symbols (platform/loader.h), */
   uint64_t hit;    /* but for this one; 0: none has them */
   onstack_symbols_found found;
 } onstack_symbols_memory;
@@ -13371,7 +13282,7 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 
 typedef struct onstack_go_object {
   uint64_t bias;
-  uint64_t load; /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint64_t load; /* the loader's number (platform/loader.h); 0: not known */
   uint32_t segment_count;
   onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
   bool is_program;                                  /* the first one: it alone stays mapped whatever happens */
@@ -14032,7 +13943,7 @@ typedef struct module_entry {
   uint64_t section_header;  /* .eh_frame_hdr, as loaded, or with `bare` .eh_frame; 0: none */
   uint64_t section_end;     /* of the segment that holds it, or with `bare` of the section */
   uint64_t data_high;       /* end of the last segment */
-  uint64_t load;            /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint64_t load;            /* the loader's number (platform/loader.h); 0: not known */
   uint64_t section;         /* .eh_frame, by its header; 0: not known */
   size_t section_bytes;     /* from there to the end of its segment; 0: there is none */
   uint32_t place;           /* in the loader's list */
@@ -27315,7 +27226,7 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
 #ifndef ONSTACK_PROFILE_MAPS_SIGHT_H
 #define ONSTACK_PROFILE_MAPS_SIGHT_H
 
-/* The loader's numbers (platform/load_numbers.h) of all objects at one moment, sorted. */
+/* The loader's numbers (platform/loader.h) of all objects at one moment, sorted. */
 typedef struct onstack_profile_loads {
   uint64_t *numbers;
   size_t count, room;

@@ -5,7 +5,7 @@
  */
 #include "sampler/source/vdso.h"
 
-#include "platform/loaded_symbols.h"
+#include "platform/loader.h"
 #include "platform/sys.h"
 
 #include <sys/auxv.h>
