@@ -1867,33 +1867,6 @@ ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
 
 ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
 
-/* ---- core/platform/own_executable.c ---- */
-/* ---- core/platform/own_executable.h ---- */
-/* The program's own file. */
-#ifndef ONSTACK_PLATFORM_OWN_EXECUTABLE_H
-#define ONSTACK_PLATFORM_OWN_EXECUTABLE_H
-
-/*
- * Returns the link in /proc that leads to the program's file, even if that file was renamed or deleted. /proc/self is the first
- * thread's directory and loses the link when that thread has ended before the others; then it is /proc/thread-self/exe (Linux
- * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
- */
-ONSTACK_INTERNAL const char *onstack_own_executable(void);
-
-#endif
-
-#include <errno.h>
-#include <unistd.h>
-
-const char *onstack_own_executable(void) {
-  static const char first[] = "/proc/self/exe", calling[] = "/proc/thread-self/exe";
-  const int saved = errno;
-  char byte;
-  const bool gone = readlink(first, &byte, 1) < 0 && readlink(calling, &byte, 1) >= 0;
-  errno = saved;
-  return gone ? calling : first;
-}
-
 /* ---- core/platform/own_memory.c ---- */
 
 #include <sys/mman.h>
@@ -1948,11 +1921,13 @@ uint64_t onstack_own_memory_resident(void) {
   return resident;
 }
 
-/* ---- core/platform/proc_maps.c ---- */
-/* ---- core/platform/proc_maps.h ---- */
-/* /proc/self/maps (proc(5)), by system calls and without an allocation: beside any host, whatever it does to its libc. */
-#ifndef ONSTACK_PLATFORM_PROC_MAPS_H
-#define ONSTACK_PLATFORM_PROC_MAPS_H
+/* ---- core/platform/proc.c ---- */
+/* ---- core/platform/proc.h ---- */
+/* What /proc says of the process (proc(5)): its mappings, its threads' states, its program. */
+#ifndef ONSTACK_PLATFORM_PROC_H
+#define ONSTACK_PLATFORM_PROC_H
+
+/* ---- /proc/self/maps, by system calls and without an allocation: beside any host, whatever it does to its libc ---- */
 
 typedef struct onstack_mapping {
   uint64_t low;
@@ -1982,15 +1957,53 @@ ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const ons
 /* Takes a line apart, in place: `line` has a byte of room behind its end. False where it makes no sense. */
 ONSTACK_INTERNAL bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping);
 
+/* ---- /proc/PID/stat and /proc/PID/task/TID/stat. Ordinary threads ---- */
+
+/* Where the state stands in a line, behind the name, which may hold spaces and parentheses; NULL: nowhere. */
+ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
+
+/* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
+
+/* The stack pointer at the entry of this process's program; 0: nobody says. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
+
+/* ---- the program's file ---- */
+
+/*
+ * Returns the link in /proc that leads to the program's file, even if that file was renamed or deleted. /proc/self is the first
+ * thread's directory and loses the link when that thread has ended before the others; then it is /proc/thread-self/exe (Linux
+ * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
+ */
+ONSTACK_INTERNAL const char *onstack_own_executable(void);
+
+#endif
+
+/* ---- core/platform/clock_ns.h ---- */
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
+#ifndef ONSTACK_PLATFORM_CLOCK_NS_H
+#define ONSTACK_PLATFORM_CLOCK_NS_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
+
 #endif
 
 #include <errno.h>
-#include <string.h>
-#ifdef __linux__
-
 #include <fcntl.h>
 #include <limits.h>
-#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static uint32_t proc_maps_digit(char c) {
   if (c >= '0' && c <= '9') return (uint32_t)(c - '0');
@@ -2158,47 +2171,6 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
 }
 #endif
 
-/* ---- core/platform/proc_stat.c ---- */
-/* ---- core/platform/proc_stat.h ---- */
-/* /proc/PID/stat and /proc/PID/task/TID/stat (proc(5)). Ordinary threads. */
-#ifndef ONSTACK_PLATFORM_PROC_STAT_H
-#define ONSTACK_PLATFORM_PROC_STAT_H
-
-/* Where the state stands in a line, behind the name, which may hold spaces and parentheses; NULL: nowhere. */
-ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
-
-/* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
-ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
-
-/* The stack pointer at the entry of this process's program; 0: nobody says. */
-ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
-
-#endif
-
-/* ---- core/platform/clock_ns.h ---- */
-/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
-#ifndef ONSTACK_PLATFORM_CLOCK_NS_H
-#define ONSTACK_PLATFORM_CLOCK_NS_H
-
-#include <stdint.h>
-#include <time.h>
-
-static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
-
-#endif
-
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #ifndef CLOCK_BOOTTIME /* macOS, which has no /proc either */
 #define CLOCK_BOOTTIME CLOCK_MONOTONIC
 #endif
@@ -2238,6 +2210,15 @@ uint64_t onstack_proc_stat_age_ns(const char *state) {
   const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
                  now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
   return now_ns > began_ns ? now_ns - began_ns : 0;
+}
+
+const char *onstack_own_executable(void) {
+  static const char first[] = "/proc/self/exe", calling[] = "/proc/thread-self/exe";
+  const int saved = errno;
+  char byte;
+  const bool gone = readlink(first, &byte, 1) < 0 && readlink(calling, &byte, 1) >= 0;
+  errno = saved;
+  return gone ? calling : first;
 }
 
 /* ---- core/platform/process_memory.c ---- */

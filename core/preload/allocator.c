@@ -2,7 +2,7 @@
 #include "preload/allocator.h"
 
 #include "platform/loader.h"
-#include "platform/own_executable.h"
+#include "platform/proc.h"
 #include "preload/allocator_hidden.h"
 
 #include <dlfcn.h>

@@ -2,7 +2,7 @@
 #include "profile/maps/maps.h"
 
 #include "platform/atomics.h"
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 
 #include <stdlib.h>
 #include <string.h>

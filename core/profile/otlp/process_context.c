@@ -5,7 +5,7 @@
 #include <string.h>
 
 #ifdef __linux__
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 #include "platform/process_memory.h"
 
 #define ONSTACK_PROCESS_CONTEXT_TRIES 10 /* while it is being changed */

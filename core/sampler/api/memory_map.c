@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/api/memory_map.h"
 
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 #include "platform/sys.h"
 #include "sampler/threads/task_list.h"
 #include "sampler/modules/go_runtime.h"

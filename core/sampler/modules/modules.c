@@ -3,7 +3,7 @@
 
 #include "platform/clock_ns.h"
 #include "platform/loader.h"
-#include "platform/own_executable.h"
+#include "platform/proc.h"
 #include "platform/own_memory.h"
 #include "sampler/modules/dwarf.h"
 #include "sampler/modules/fde_lookup.h"

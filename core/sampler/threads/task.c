@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/threads/task.h"
 
-#include "platform/proc_stat.h"
+#include "platform/proc.h"
 #include "platform/sys.h"
 #include "sampler/threads/timer.h"
 
