@@ -510,15 +510,29 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
 
-/* ---- core/platform/interpreted_names.c ---- */
-/* ---- core/platform/interpreted_names.h ---- */
+/* ---- core/platform/interpreted.c ---- */
+/* ---- core/platform/interpreted.h ---- */
+/* The addresses of frames of interpreted languages: no process has code there. */
+#ifndef ONSTACK_PLATFORM_INTERPRETED_H
+#define ONSTACK_PLATFORM_INTERPRETED_H
+
+#define ONSTACK_INTERPRETED_LINE_BITS 24
+#define ONSTACK_INTERPRETED_LINES (((uint64_t)1 << ONSTACK_INTERPRETED_LINE_BITS) - 1)
+#define ONSTACK_INTERPRETED_ADDRESS(function, line)                                                                         \
+  ((uint64_t)ONSTACK_INTERPRETED_BYTE << 56 | (uint64_t)(function) << ONSTACK_INTERPRETED_LINE_BITS |                       \
+   ((uint64_t)(line) <= ONSTACK_INTERPRETED_LINES ? (uint64_t)(line) : 0))
+#define ONSTACK_INTERPRETED_FUNCTION(address) ((uint32_t)((address) >> ONSTACK_INTERPRETED_LINE_BITS))
+#define ONSTACK_INTERPRETED_LINE(address) ((uint32_t)((address)&ONSTACK_INTERPRETED_LINES))
+
+static inline __attribute__((unused)) bool onstack_is_interpreted(uint64_t address) {
+  return address >> 56 == ONSTACK_INTERPRETED_BYTE;
+}
+
 /*
  * The functions of interpreted languages that samples were in, and their numbers: an address of such a frame is
  * ONSTACK_INTERPRETED_BYTE, a function's number (32 bits), a line (24 bits). They stay until the process ends, for profiles
  * that are written later; there is room for 65,536 functions and 16 MiB of text, of which only what is used is memory.
  */
-#ifndef ONSTACK_PLATFORM_INTERPRETED_NAMES_H
-#define ONSTACK_PLATFORM_INTERPRETED_NAMES_H
 
 /* The address for a function at a line, new or known. Of a function that finds no room, or `text` NULL: that of a frame that
    cannot be named. Any ordinary thread; takes a lock of its own. */
@@ -585,25 +599,6 @@ ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 #define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
 #define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
-
-#endif
-
-/* ---- core/platform/interpreted.h ---- */
-/* The addresses of frames of interpreted languages (platform/interpreted_names.h): no process has code there. */
-#ifndef ONSTACK_PLATFORM_INTERPRETED_H
-#define ONSTACK_PLATFORM_INTERPRETED_H
-
-#define ONSTACK_INTERPRETED_LINE_BITS 24
-#define ONSTACK_INTERPRETED_LINES (((uint64_t)1 << ONSTACK_INTERPRETED_LINE_BITS) - 1)
-#define ONSTACK_INTERPRETED_ADDRESS(function, line)                                                                         \
-  ((uint64_t)ONSTACK_INTERPRETED_BYTE << 56 | (uint64_t)(function) << ONSTACK_INTERPRETED_LINE_BITS |                       \
-   ((uint64_t)(line) <= ONSTACK_INTERPRETED_LINES ? (uint64_t)(line) : 0))
-#define ONSTACK_INTERPRETED_FUNCTION(address) ((uint32_t)((address) >> ONSTACK_INTERPRETED_LINE_BITS))
-#define ONSTACK_INTERPRETED_LINE(address) ((uint32_t)((address)&ONSTACK_INTERPRETED_LINES))
-
-static inline __attribute__((unused)) bool onstack_is_interpreted(uint64_t address) {
-  return address >> 56 == ONSTACK_INTERPRETED_BYTE;
-}
 
 #endif
 
@@ -2422,7 +2417,7 @@ typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
   uint8_t cut;         /* there are more */
-  uint8_t named;       /* the frames' functions are their addresses (platform/interpreted_names.h) */
+  uint8_t named;       /* the frames' functions are their addresses (platform/interpreted.h) */
   uint8_t leaf;        /* onstack_interpreted_leaf */
   uint8_t refused;     /* none, for the kernel copies no memory */
   uint8_t reserved;
@@ -9815,7 +9810,7 @@ typedef struct known_memory {
 } known_memory;
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-static known_memory *known; /* under the lock; mapped, as the names are (platform/interpreted_names.c) */
+static known_memory *known; /* under the lock; mapped, as the names are (platform/interpreted.c) */
 
 static uint32_t known_read(uint64_t address, void *to, uint32_t bytes) {
   return onstack_process_memory_read(address, to, bytes);
@@ -17694,123 +17689,6 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
-/* ---- core/sampler/source/call_names.c ---- */
-/* ---- core/sampler/source/call_names.h ---- */
-/* System calls by name. */
-#ifndef ONSTACK_SAMPLER_SOURCE_CALL_NAMES_H
-#define ONSTACK_SAMPLER_SOURCE_CALL_NAMES_H
-
-/* What a call's first argument is. */
-typedef enum onstack_call_object {
-  ONSTACK_CALL_ON_NOTHING,
-  ONSTACK_CALL_ON_FILE,  /* a descriptor */
-  ONSTACK_CALL_ON_WORD,  /* the address of a futex's word */
-  ONSTACK_CALL_ON_FILES, /* the address of struct pollfd[], and their number */
-} onstack_call_object;
-
-typedef struct onstack_call_name {
-  const char *name; /* static; NULL: not one of those that threads wait in */
-  onstack_call_object object;
-} onstack_call_name;
-
-/* Any thread. */
-ONSTACK_INTERNAL onstack_call_name onstack_call_name_of(int64_t number);
-
-#endif
-
-#include <sys/syscall.h>
-
-/* Those that can last; the others are told by number. Each architecture lacks some. */
-static const struct {
-  int64_t number;
-  onstack_call_name is;
-} call_names[] = {
-    {SYS_futex, {"futex", ONSTACK_CALL_ON_WORD}},
-    {SYS_read, {"read", ONSTACK_CALL_ON_FILE}},
-    {SYS_write, {"write", ONSTACK_CALL_ON_FILE}},
-    {SYS_readv, {"readv", ONSTACK_CALL_ON_FILE}},
-    {SYS_writev, {"writev", ONSTACK_CALL_ON_FILE}},
-    {SYS_pread64, {"pread64", ONSTACK_CALL_ON_FILE}},
-    {SYS_pwrite64, {"pwrite64", ONSTACK_CALL_ON_FILE}},
-    {SYS_preadv, {"preadv", ONSTACK_CALL_ON_FILE}},
-    {SYS_pwritev, {"pwritev", ONSTACK_CALL_ON_FILE}},
-    {SYS_recvfrom, {"recvfrom", ONSTACK_CALL_ON_FILE}},
-    {SYS_recvmsg, {"recvmsg", ONSTACK_CALL_ON_FILE}},
-    {SYS_recvmmsg, {"recvmmsg", ONSTACK_CALL_ON_FILE}},
-    {SYS_sendto, {"sendto", ONSTACK_CALL_ON_FILE}},
-    {SYS_sendmsg, {"sendmsg", ONSTACK_CALL_ON_FILE}},
-    {SYS_sendmmsg, {"sendmmsg", ONSTACK_CALL_ON_FILE}},
-    {SYS_sendfile, {"sendfile", ONSTACK_CALL_ON_FILE}},
-    {SYS_splice, {"splice", ONSTACK_CALL_ON_FILE}},
-    {SYS_accept, {"accept", ONSTACK_CALL_ON_FILE}},
-    {SYS_accept4, {"accept4", ONSTACK_CALL_ON_FILE}},
-    {SYS_connect, {"connect", ONSTACK_CALL_ON_FILE}},
-    {SYS_fsync, {"fsync", ONSTACK_CALL_ON_FILE}},
-    {SYS_fdatasync, {"fdatasync", ONSTACK_CALL_ON_FILE}},
-    {SYS_sync_file_range, {"sync_file_range", ONSTACK_CALL_ON_FILE}},
-    {SYS_ftruncate, {"ftruncate", ONSTACK_CALL_ON_FILE}},
-    {SYS_fallocate, {"fallocate", ONSTACK_CALL_ON_FILE}},
-    {SYS_flock, {"flock", ONSTACK_CALL_ON_FILE}},
-    {SYS_fcntl, {"fcntl", ONSTACK_CALL_ON_FILE}},
-    {SYS_ioctl, {"ioctl", ONSTACK_CALL_ON_FILE}},
-    {SYS_close, {"close", ONSTACK_CALL_ON_FILE}},
-    {SYS_getdents64, {"getdents64", ONSTACK_CALL_ON_FILE}},
-    {SYS_io_getevents, {"io_getevents", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_io_uring_enter, {"io_uring_enter", ONSTACK_CALL_ON_FILE}},
-    {SYS_epoll_pwait, {"epoll_pwait", ONSTACK_CALL_ON_FILE}},
-    {SYS_ppoll, {"ppoll", ONSTACK_CALL_ON_FILES}},
-    {SYS_pselect6, {"pselect6", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_nanosleep, {"nanosleep", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_clock_nanosleep, {"clock_nanosleep", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_wait4, {"wait4", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_waitid, {"waitid", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_rt_sigtimedwait, {"rt_sigtimedwait", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_rt_sigsuspend, {"rt_sigsuspend", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_restart_syscall, {"restart_syscall", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_openat, {"openat", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_unlinkat, {"unlinkat", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_renameat2, {"renameat2", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_execve, {"execve", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_msgrcv, {"msgrcv", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_msgsnd, {"msgsnd", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_semop, {"semop", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_semtimedop, {"semtimedop", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_mq_timedreceive, {"mq_timedreceive", ONSTACK_CALL_ON_FILE}},
-    {SYS_mq_timedsend, {"mq_timedsend", ONSTACK_CALL_ON_FILE}},
-    {SYS_mmap, {"mmap", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_munmap, {"munmap", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_mprotect, {"mprotect", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_madvise, {"madvise", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_msync, {"msync", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_getrandom, {"getrandom", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_membarrier, {"membarrier", ONSTACK_CALL_ON_NOTHING}},
-#ifdef SYS_poll
-    {SYS_poll, {"poll", ONSTACK_CALL_ON_FILES}},
-    {SYS_select, {"select", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_epoll_wait, {"epoll_wait", ONSTACK_CALL_ON_FILE}},
-    {SYS_pause, {"pause", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_open, {"open", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_fork, {"fork", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_vfork, {"vfork", ONSTACK_CALL_ON_NOTHING}},
-#endif
-    {SYS_clone, {"clone", ONSTACK_CALL_ON_NOTHING}}, /* by vfork's flag, until the child has another program */
-#ifdef SYS_clone3
-    {SYS_clone3, {"clone3", ONSTACK_CALL_ON_NOTHING}},
-#endif
-#ifdef SYS_epoll_pwait2
-    {SYS_epoll_pwait2, {"epoll_pwait2", ONSTACK_CALL_ON_FILE}},
-#endif
-#ifdef SYS_futex_waitv
-    {SYS_futex_waitv, {"futex_waitv", ONSTACK_CALL_ON_NOTHING}},
-#endif
-};
-
-onstack_call_name onstack_call_name_of(int64_t number) {
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(call_names); i++)
-    if (call_names[i].number == number) return call_names[i].is;
-  return (onstack_call_name){0};
-}
-
 /* ---- core/sampler/source/clock_cpu.c ---- */
 /*
  * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time
@@ -18480,10 +18358,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker
 #ifndef ONSTACK_SAMPLER_SOURCE_LOOK_H
 #define ONSTACK_SAMPLER_SOURCE_LOOK_H
 
-/* ---- core/sampler/source/wait_labels.h ---- */
-/* What a blocked thread waits for, as the labels of its samples: state, wait, on, holder. */
-#ifndef ONSTACK_SAMPLER_SOURCE_WAIT_LABELS_H
-#define ONSTACK_SAMPLER_SOURCE_WAIT_LABELS_H
+/* ---- what a blocked thread waits for, as the labels of its samples: state, wait, on, holder (wait_labels.c) ---- */
 
 /* They fit into this: names of calls, and at most WAIT_ON_BYTES of what is waited on. */
 #define ONSTACK_WAIT_LABEL_BYTES 256u
@@ -18495,7 +18370,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker
  */
 ONSTACK_INTERNAL uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out);
 
-#endif
+/* ---- looks ---- */
 
 #define ONSTACK_LOOK_LABEL_BYTES (ONSTACK_WAIT_LABEL_BYTES + ONSTACK_MAX_LABEL_BYTES)
 
@@ -19930,6 +19805,11 @@ uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
 
 /* ---- core/sampler/source/look.c ---- */
 
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+
 /*
  * The kernel tells the address behind the system call's instruction, where the thread will go on. That address may belong to
  * another line, an inlined function or the next function, so the walk begins at the instruction itself.
@@ -20011,13 +19891,6 @@ onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint
   if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &after_ns)) return ONSTACK_LOOK_GONE;
   return after_ns == cpu_ns ? ONSTACK_LOOK_BLOCKED : ONSTACK_LOOK_MOVED;
 }
-
-/* ---- core/sampler/source/look_test.c ---- */
-
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <time.h>
 
 #define LOOK_TEST_ROUNDS 1000 /* of a millisecond, on a machine that has no processor for the thread */
 #define LOOK_TEST_STACK 65536u
@@ -20759,10 +20632,119 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define WAIT_ON_BYTES 128u
+
+/* ---- system calls by name ---- */
+
+/* What a call's first argument is. */
+typedef enum wait_call_object {
+  WAIT_CALL_ON_NOTHING,
+  WAIT_CALL_ON_FILE,  /* a descriptor */
+  WAIT_CALL_ON_WORD,  /* the address of a futex's word */
+  WAIT_CALL_ON_FILES, /* the address of struct pollfd[], and their number */
+} wait_call_object;
+
+typedef struct wait_call {
+  const char *name; /* static; NULL: not one of those that threads wait in */
+  wait_call_object object;
+} wait_call;
+
+/* Those that can last; the others are told by number. Each architecture lacks some. */
+static const struct {
+  int64_t number;
+  wait_call is;
+} call_names[] = {
+    {SYS_futex, {"futex", WAIT_CALL_ON_WORD}},
+    {SYS_read, {"read", WAIT_CALL_ON_FILE}},
+    {SYS_write, {"write", WAIT_CALL_ON_FILE}},
+    {SYS_readv, {"readv", WAIT_CALL_ON_FILE}},
+    {SYS_writev, {"writev", WAIT_CALL_ON_FILE}},
+    {SYS_pread64, {"pread64", WAIT_CALL_ON_FILE}},
+    {SYS_pwrite64, {"pwrite64", WAIT_CALL_ON_FILE}},
+    {SYS_preadv, {"preadv", WAIT_CALL_ON_FILE}},
+    {SYS_pwritev, {"pwritev", WAIT_CALL_ON_FILE}},
+    {SYS_recvfrom, {"recvfrom", WAIT_CALL_ON_FILE}},
+    {SYS_recvmsg, {"recvmsg", WAIT_CALL_ON_FILE}},
+    {SYS_recvmmsg, {"recvmmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendto, {"sendto", WAIT_CALL_ON_FILE}},
+    {SYS_sendmsg, {"sendmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendmmsg, {"sendmmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendfile, {"sendfile", WAIT_CALL_ON_FILE}},
+    {SYS_splice, {"splice", WAIT_CALL_ON_FILE}},
+    {SYS_accept, {"accept", WAIT_CALL_ON_FILE}},
+    {SYS_accept4, {"accept4", WAIT_CALL_ON_FILE}},
+    {SYS_connect, {"connect", WAIT_CALL_ON_FILE}},
+    {SYS_fsync, {"fsync", WAIT_CALL_ON_FILE}},
+    {SYS_fdatasync, {"fdatasync", WAIT_CALL_ON_FILE}},
+    {SYS_sync_file_range, {"sync_file_range", WAIT_CALL_ON_FILE}},
+    {SYS_ftruncate, {"ftruncate", WAIT_CALL_ON_FILE}},
+    {SYS_fallocate, {"fallocate", WAIT_CALL_ON_FILE}},
+    {SYS_flock, {"flock", WAIT_CALL_ON_FILE}},
+    {SYS_fcntl, {"fcntl", WAIT_CALL_ON_FILE}},
+    {SYS_ioctl, {"ioctl", WAIT_CALL_ON_FILE}},
+    {SYS_close, {"close", WAIT_CALL_ON_FILE}},
+    {SYS_getdents64, {"getdents64", WAIT_CALL_ON_FILE}},
+    {SYS_io_getevents, {"io_getevents", WAIT_CALL_ON_NOTHING}},
+    {SYS_io_uring_enter, {"io_uring_enter", WAIT_CALL_ON_FILE}},
+    {SYS_epoll_pwait, {"epoll_pwait", WAIT_CALL_ON_FILE}},
+    {SYS_ppoll, {"ppoll", WAIT_CALL_ON_FILES}},
+    {SYS_pselect6, {"pselect6", WAIT_CALL_ON_NOTHING}},
+    {SYS_nanosleep, {"nanosleep", WAIT_CALL_ON_NOTHING}},
+    {SYS_clock_nanosleep, {"clock_nanosleep", WAIT_CALL_ON_NOTHING}},
+    {SYS_wait4, {"wait4", WAIT_CALL_ON_NOTHING}},
+    {SYS_waitid, {"waitid", WAIT_CALL_ON_NOTHING}},
+    {SYS_rt_sigtimedwait, {"rt_sigtimedwait", WAIT_CALL_ON_NOTHING}},
+    {SYS_rt_sigsuspend, {"rt_sigsuspend", WAIT_CALL_ON_NOTHING}},
+    {SYS_restart_syscall, {"restart_syscall", WAIT_CALL_ON_NOTHING}},
+    {SYS_openat, {"openat", WAIT_CALL_ON_NOTHING}},
+    {SYS_unlinkat, {"unlinkat", WAIT_CALL_ON_NOTHING}},
+    {SYS_renameat2, {"renameat2", WAIT_CALL_ON_NOTHING}},
+    {SYS_execve, {"execve", WAIT_CALL_ON_NOTHING}},
+    {SYS_msgrcv, {"msgrcv", WAIT_CALL_ON_NOTHING}},
+    {SYS_msgsnd, {"msgsnd", WAIT_CALL_ON_NOTHING}},
+    {SYS_semop, {"semop", WAIT_CALL_ON_NOTHING}},
+    {SYS_semtimedop, {"semtimedop", WAIT_CALL_ON_NOTHING}},
+    {SYS_mq_timedreceive, {"mq_timedreceive", WAIT_CALL_ON_FILE}},
+    {SYS_mq_timedsend, {"mq_timedsend", WAIT_CALL_ON_FILE}},
+    {SYS_mmap, {"mmap", WAIT_CALL_ON_NOTHING}},
+    {SYS_munmap, {"munmap", WAIT_CALL_ON_NOTHING}},
+    {SYS_mprotect, {"mprotect", WAIT_CALL_ON_NOTHING}},
+    {SYS_madvise, {"madvise", WAIT_CALL_ON_NOTHING}},
+    {SYS_msync, {"msync", WAIT_CALL_ON_NOTHING}},
+    {SYS_getrandom, {"getrandom", WAIT_CALL_ON_NOTHING}},
+    {SYS_membarrier, {"membarrier", WAIT_CALL_ON_NOTHING}},
+#ifdef SYS_poll
+    {SYS_poll, {"poll", WAIT_CALL_ON_FILES}},
+    {SYS_select, {"select", WAIT_CALL_ON_NOTHING}},
+    {SYS_epoll_wait, {"epoll_wait", WAIT_CALL_ON_FILE}},
+    {SYS_pause, {"pause", WAIT_CALL_ON_NOTHING}},
+    {SYS_open, {"open", WAIT_CALL_ON_NOTHING}},
+    {SYS_fork, {"fork", WAIT_CALL_ON_NOTHING}},
+    {SYS_vfork, {"vfork", WAIT_CALL_ON_NOTHING}},
+#endif
+    {SYS_clone, {"clone", WAIT_CALL_ON_NOTHING}}, /* by vfork's flag, until the child has another program */
+#ifdef SYS_clone3
+    {SYS_clone3, {"clone3", WAIT_CALL_ON_NOTHING}},
+#endif
+#ifdef SYS_epoll_pwait2
+    {SYS_epoll_pwait2, {"epoll_pwait2", WAIT_CALL_ON_FILE}},
+#endif
+#ifdef SYS_futex_waitv
+    {SYS_futex_waitv, {"futex_waitv", WAIT_CALL_ON_NOTHING}},
+#endif
+};
+
+static wait_call wait_call_of(int64_t number) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(call_names); i++)
+    if (call_names[i].number == number) return call_names[i].is;
+  return (wait_call){0};
+}
+
+/* ---- labels ---- */
 
 typedef struct wait_text {
   char *out;
@@ -20963,7 +20945,7 @@ static void wait_on_word(wait_text *text, uint32_t tid, const onstack_task_call 
 
 uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out) {
   wait_text text = {out, 0};
-  const onstack_call_name name = onstack_call_name_of(call->number);
+  const wait_call name = wait_call_of(call->number);
   wait_add(&text, "state", "%s", wait_state(onstack_task_state(tid)));
   if (call->number < 0)
     wait_add(&text, "wait", "page fault");
@@ -20971,11 +20953,11 @@ uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *
     wait_add(&text, "wait", "%s", name.name);
   else
     wait_add(&text, "wait", "call %" PRId64, call->number);
-  if (name.object == ONSTACK_CALL_ON_FILE)
+  if (name.object == WAIT_CALL_ON_FILE)
     wait_on_file(&text, tid, call->arguments[0]);
-  else if (name.object == ONSTACK_CALL_ON_FILES)
+  else if (name.object == WAIT_CALL_ON_FILES)
     wait_on_files(&text, tid, call);
-  else if (name.object == ONSTACK_CALL_ON_WORD)
+  else if (name.object == WAIT_CALL_ON_WORD)
     wait_on_word(&text, tid, call);
   return text.used;
 }

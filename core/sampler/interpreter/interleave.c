@@ -2,7 +2,7 @@
 #include "sampler/interpreter/interleave.h"
 
 #include "platform/atomics.h"
-#include "platform/interpreted_names.h"
+#include "platform/interpreted.h"
 
 /* There may be more calls than native frames. */
 static bool interleave_is_open(const onstack_walked *stack) {
