@@ -2684,7 +2684,7 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
 /*
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
- * stack then, copied by the kernel; when the rules are there the consumer walks the copy (again.c). What lies between
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy (sampler/drain/deliver.c). What lies between
  * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
  *
  * A slot has a pool of them, and so has a preloaded process that has no session yet (preload/first_ticks_store.c). A pool takes
@@ -3630,11 +3630,6 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
 #ifndef ONSTACK_SAMPLER_DRAIN_DELIVER_H
 #define ONSTACK_SAMPLER_DRAIN_DELIVER_H
 
-/* ---- core/sampler/drain/again.h ---- */
-/* Walks a stack that was kept (sampler/ring/kept.h) when its rules are there. A slot's consumer, or the preload's keeper. */
-#ifndef ONSTACK_SAMPLER_DRAIN_AGAIN_H
-#define ONSTACK_SAMPLER_DRAIN_AGAIN_H
-
 /* ---- core/sampler/unwind/module_statistics.h ---- */
 /* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
 #ifndef ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
@@ -3798,22 +3793,6 @@ ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistic
 
 #endif
 
-/* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
-typedef struct onstack_derive {
-  bool (*describe)(uint64_t address); /* one address, if it can be had alone */
-  bool (*derive)(uint64_t address);   /* all of the module that holds it */
-} onstack_derive;
-
-/* Puts what is found into *stack, where that is more; its frames are in *kept then. */
-ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
-                                    onstack_walked *stack);
-
-/* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
-   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
-ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
-
-#endif
-
 /* ---- core/sampler/interpreter/interleave.h ---- */
 /* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
 #ifndef ONSTACK_SAMPLER_INTERPRETER_INTERLEAVE_H
@@ -3838,6 +3817,24 @@ ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter,
                                          onstack_interleave_counters *counters);
 
 #endif
+
+/* ---- walking a kept stack (sampler/ring/kept.h) when its rules are there: a slot's consumer, or the preload's keeper ---- */
+
+/* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
+typedef struct onstack_derive {
+  bool (*describe)(uint64_t address); /* one address, if it can be had alone */
+  bool (*derive)(uint64_t address);   /* all of the module that holds it */
+} onstack_derive;
+
+/* Puts what is found into *stack, where that is more; its frames are in *kept then. */
+ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
+                                    onstack_walked *stack);
+
+/* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
+   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
+ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
+
+/* ---- delivering ---- */
 
 /* Of the samples of one kind. */
 typedef struct onstack_deliver_counters {
@@ -4048,7 +4045,7 @@ ONSTACK_INTERNAL void onstack_spans_look(void);
 
 /*
  * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
- * the drain thread derives them while the program runs, and finds what stacks of the first moments need (again.h).
+ * the drain thread derives them while the program runs, and finds what stacks of the first moments need (sampler/drain/deliver.h).
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
 
@@ -4619,7 +4616,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 
 /*
  * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
- * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/again.c). Not where they would be
+ * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/deliver.c). Not where they would be
  * too many for the pool, or nobody looks at it every 10 ms.
  */
 static bool session_waits_with_rules(const onstack_session *session) {
@@ -8884,11 +8881,11 @@ ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t 
   return name;
 }
 
-/* ---- core/sampler/drain/again.c ---- */
+/* ---- core/sampler/drain/deliver.c ---- */
 
 /* ---- core/sampler/unwind/walk.h ---- */
 /*
- * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (again.c), a
+ * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (sampler/drain/deliver.c), a
  * traceback on demand (traceback_walk_handler.c). First the view of memory, then the walk, later the call-site check.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
@@ -8991,6 +8988,7 @@ onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by,
 
 #include <sys/mman.h>
 #include <unistd.h>
+#include <string.h>
 
 /* Modules without rules in one stack that are waited for. */
 #define AGAIN_MODULES 8u
@@ -9075,10 +9073,6 @@ void onstack_again_release(const onstack_kept *pool, onstack_kept *kept) {
   if (low < high && kept != pool) madvise((void *)low, high - low, MADV_DONTNEED);
   onstack_kept_release(kept);
 }
-
-/* ---- core/sampler/drain/deliver.c ---- */
-
-#include <string.h>
 
 /* The number under which an end comes; 0: none will. */
 static uint64_t deliver_object(const onstack_slot *slot, const onstack_ring_entry *entry) {

@@ -68,7 +68,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 
 /*
  * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
- * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/again.c). Not where they would be
+ * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/deliver.c). Not where they would be
  * too many for the pool, or nobody looks at it every 10 ms.
  */
 static bool session_waits_with_rules(const onstack_session *session) {
