@@ -2684,7 +2684,8 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
 /*
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
- * stack then, copied by the kernel; when the rules are there the consumer walks the copy (sampler/drain/deliver.c). What lies between
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy
+ * (sampler/drain/deliver.c). What lies between
  * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
  *
  * A slot has a pool of them, and so has a preloaded process that has no session yet (preload/first_ticks_store.c). A pool takes
@@ -3208,7 +3209,7 @@ typedef struct onstack_counters {
   uint64_t cpu_ns;               /* at stop, by a clock that knows it */
 } onstack_counters;
 
-/* clock_gettime in the vDSO, found at start (sampler/source/vdso.c): no PLT, no lazy binding in the handler. */
+/* clock_gettime in the vDSO, found at start (sampler/api/slots.c): no PLT, no lazy binding in the handler. */
 typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
 
 /*
@@ -4045,7 +4046,8 @@ ONSTACK_INTERNAL void onstack_spans_look(void);
 
 /*
  * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
- * the drain thread derives them while the program runs, and finds what stacks of the first moments need (sampler/drain/deliver.h).
+ * the drain thread derives them while the program runs, and finds what stacks of the first moments need
+ * (sampler/drain/deliver.h).
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
 
@@ -4914,12 +4916,7 @@ ONSTACK_INTERNAL int onstack_task_end(uint32_t tid);
 /* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
 ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
 
-#endif
-
-/* ---- core/sampler/threads/task_list.h ---- */
-/* The kernel's list of the process's threads. */
-#ifndef ONSTACK_SAMPLER_THREADS_TASK_LIST_H
-#define ONSTACK_SAMPLER_THREADS_TASK_LIST_H
+/* ---- the kernel's list of the threads ---- */
 
 /*
  * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
@@ -7425,15 +7422,6 @@ ONSTACK_INTERNAL void onstack_pin_self(void);
 
 #endif
 
-/* ---- core/sampler/source/vdso.h ---- */
-#ifndef ONSTACK_SAMPLER_SOURCE_VDSO_H
-#define ONSTACK_SAMPLER_SOURCE_VDSO_H
-
-/* clock_gettime in the vDSO (vdso(7)), or NULL: then the handler uses the system call. Start only. */
-ONSTACK_INTERNAL onstack_vdso_clock_gettime onstack_vdso_find(void);
-
-#endif
-
 /* ---- core/sampler/source/arm.h ---- */
 /* A session's thread gets a timer of its own: in start and scans, and in the handler of a process tick. */
 #ifndef ONSTACK_SAMPLER_SOURCE_ARM_H
@@ -7533,6 +7521,7 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_proces
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -7601,6 +7590,35 @@ static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter
   for (uint32_t i = 0; i < slot->interpreter_count; i++) slot->interpreters[i].provider = list->providers[i];
 }
 
+/*
+ * Returns clock_gettime in the vDSO (vdso(7)), or NULL: then the handler uses the system call.
+ *
+ * Looked up by hand because dlsym and libc's clock_gettime go through the dynamic linker, whose lazy binding would run
+ * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
+ */
+static onstack_vdso_clock_gettime slot_find_clock_gettime(void) {
+  const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+  if (!base) return NULL;
+  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
+  const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
+  uint64_t dynamic = 0, bias = 0;
+  bool loaded = false;
+  onstack_loaded_symbols image;
+  for (uint32_t i = 0; i < header->e_phnum; i++) {
+    if (segments[i].p_type == PT_LOAD && !loaded) {
+      bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
+      loaded = true;
+    } else if (segments[i].p_type == PT_DYNAMIC) {
+      dynamic = (uint64_t)(uintptr_t)base + segments[i].p_offset;
+    }
+  }
+  if (!loaded || !dynamic) return NULL;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE, &symbol)) return NULL;
+  return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
+}
+
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
@@ -7621,7 +7639,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->process_start_ns = 0;
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
-  slot->clock_gettime = onstack_vdso_find();
+  slot->clock_gettime = slot_find_clock_gettime();
   slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = slot->handing_on = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
@@ -17683,6 +17701,47 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
+/* ---- core/sampler/source/clock.c ---- */
+/* What clocks have in common: those of time a rate, and others that they find threads by lists alone. */
+
+#define RATE_OVERRUN_NS 250000000u /* how much one sample may stand for */
+
+#define RATE_TEXT(number) RATE_TEXT_OF(number)
+#define RATE_TEXT_OF(number) #number
+
+int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  *fault = "heap_interval: needs the heap clock";
+  if (options->heap_interval != 0) return ONSTACK_E_OPTIONS;
+  *fault = "heap_objects: needs the heap clock";
+  if (options->heap_objects != 0) return ONSTACK_E_OPTIONS;
+  *fault = "frequency: give 1 to " RATE_TEXT(ONSTACK_MAX_FREQUENCY) " Hz";
+  if (options->frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  *fault = NULL;
+  settings->period_ns = 1000000000u / (options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY);
+  settings->period = settings->period_ns;
+  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period_ns);
+  if (settings->weight_max == 0) settings->weight_max = 1;
+  settings->heap_objects = 0;
+  return 0;
+}
+
+/* What clocks have in common that find threads by lists alone. */
+
+uint64_t onstack_clock_scan_all(uint64_t period_ns) {
+  (void)period_ns;
+  return 0;
+}
+
+/* No process tick stands in for timers that the quota leaves no room for: the session would be silent. */
+int onstack_clock_start_listed(onstack_slot *slot, int listed) {
+  const onstack_counters *counters = &slot->counters;
+  if (listed > 0) return 0;
+  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
+  const bool silent =
+      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
+}
+
 /* ---- core/sampler/source/clock_cpu.c ---- */
 /*
  * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time
@@ -18120,48 +18179,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .drop = clock_heap_drop,
     .after_fork = clock_heap_after_fork,
 };
-
-/* ---- core/sampler/source/clock_listed.c ---- */
-/* What clocks have in common that find threads by lists alone. */
-
-uint64_t onstack_clock_scan_all(uint64_t period_ns) {
-  (void)period_ns;
-  return 0;
-}
-
-/* No process tick stands in for timers that the quota leaves no room for: the session would be silent. */
-int onstack_clock_start_listed(onstack_slot *slot, int listed) {
-  const onstack_counters *counters = &slot->counters;
-  if (listed > 0) return 0;
-  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
-  const bool silent =
-      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
-  return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
-}
-
-/* ---- core/sampler/source/clock_rate.c ---- */
-/* What clocks of time have in common: a rate. */
-
-#define RATE_OVERRUN_NS 250000000u /* how much one sample may stand for */
-
-#define RATE_TEXT(number) RATE_TEXT_OF(number)
-#define RATE_TEXT_OF(number) #number
-
-int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings, const char **fault) {
-  *fault = "heap_interval: needs the heap clock";
-  if (options->heap_interval != 0) return ONSTACK_E_OPTIONS;
-  *fault = "heap_objects: needs the heap clock";
-  if (options->heap_objects != 0) return ONSTACK_E_OPTIONS;
-  *fault = "frequency: give 1 to " RATE_TEXT(ONSTACK_MAX_FREQUENCY) " Hz";
-  if (options->frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
-  *fault = NULL;
-  settings->period_ns = 1000000000u / (options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY);
-  settings->period = settings->period_ns;
-  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period_ns);
-  if (settings->weight_max == 0) settings->weight_max = 1;
-  settings->heap_objects = 0;
-  return 0;
-}
 
 /* ---- core/sampler/source/clock_ticker.c ---- */
 /*
@@ -20585,37 +20602,6 @@ bool onstack_threads_in_handler(int32_t tid) {
   return false;
 }
 
-/* ---- core/sampler/source/vdso.c ---- */
-/*
- * Looked up by hand because dlsym and libc's clock_gettime go through the dynamic linker, whose lazy binding would run
- * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
- */
-
-#include <sys/auxv.h>
-
-onstack_vdso_clock_gettime onstack_vdso_find(void) {
-  const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
-  if (!base) return NULL;
-  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
-  const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
-  uint64_t dynamic = 0, bias = 0;
-  bool loaded = false;
-  onstack_loaded_symbols image;
-  for (uint32_t i = 0; i < header->e_phnum; i++) {
-    if (segments[i].p_type == PT_LOAD && !loaded) {
-      bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
-      loaded = true;
-    } else if (segments[i].p_type == PT_DYNAMIC) {
-      dynamic = (uint64_t)(uintptr_t)base + segments[i].p_offset;
-    }
-  }
-  if (!loaded || !dynamic) return NULL;
-  if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
-  Elf64_Sym symbol;
-  if (!onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE, &symbol)) return NULL;
-  return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
-}
-
 /* ---- core/sampler/source/wait_labels.c ---- */
 
 #include <arpa/inet.h>
@@ -21185,6 +21171,7 @@ void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t ind
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <sys/stat.h>
 
 /* The kernel keeps the id of a first thread that has ended, as a zombie, until the process ends. It has no memory any more, so
    nothing can be copied from there. Where the kernel copies nothing at all /proc has the thread's state. */
@@ -21346,12 +21333,6 @@ onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call
   if (count == 9) memcpy(call->arguments, &values[1], sizeof(call->arguments));
   return ONSTACK_TASK_BLOCKED;
 }
-
-/* ---- core/sampler/threads/task_list.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 
 /* What getdents64 writes (include/linux/dirent.h): entries of `bytes` each, and a name with its NUL. */
 typedef struct task_entry {

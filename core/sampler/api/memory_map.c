@@ -3,7 +3,7 @@
 
 #include "platform/proc.h"
 #include "platform/sys.h"
-#include "sampler/threads/task_list.h"
+#include "sampler/threads/task.h"
 #include "sampler/modules/go_runtime.h"
 
 #include <errno.h>

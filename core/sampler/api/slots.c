@@ -14,7 +14,6 @@
 #include "sampler/source/clock.h"
 #include "sampler/source/hand_on.h"
 #include "sampler/source/threads.h"
-#include "sampler/source/vdso.h"
 #include "sampler/source/arm.h"
 #include "sampler/unwind/memory_pipe.h"
 #include "sampler/signal/own_threads.h"
@@ -24,6 +23,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -92,6 +92,35 @@ static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter
   for (uint32_t i = 0; i < slot->interpreter_count; i++) slot->interpreters[i].provider = list->providers[i];
 }
 
+/*
+ * Returns clock_gettime in the vDSO (vdso(7)), or NULL: then the handler uses the system call.
+ *
+ * Looked up by hand because dlsym and libc's clock_gettime go through the dynamic linker, whose lazy binding would run
+ * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
+ */
+static onstack_vdso_clock_gettime slot_find_clock_gettime(void) {
+  const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+  if (!base) return NULL;
+  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
+  const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
+  uint64_t dynamic = 0, bias = 0;
+  bool loaded = false;
+  onstack_loaded_symbols image;
+  for (uint32_t i = 0; i < header->e_phnum; i++) {
+    if (segments[i].p_type == PT_LOAD && !loaded) {
+      bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
+      loaded = true;
+    } else if (segments[i].p_type == PT_DYNAMIC) {
+      dynamic = (uint64_t)(uintptr_t)base + segments[i].p_offset;
+    }
+  }
+  if (!loaded || !dynamic) return NULL;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE, &symbol)) return NULL;
+  return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
+}
+
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
@@ -112,7 +141,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->process_start_ns = 0;
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
-  slot->clock_gettime = onstack_vdso_find();
+  slot->clock_gettime = slot_find_clock_gettime();
   slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = slot->handing_on = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));

@@ -50,7 +50,7 @@ typedef struct onstack_counters {
   uint64_t cpu_ns;               /* at stop, by a clock that knows it */
 } onstack_counters;
 
-/* clock_gettime in the vDSO, found at start (sampler/source/vdso.c): no PLT, no lazy binding in the handler. */
+/* clock_gettime in the vDSO, found at start (sampler/api/slots.c): no PLT, no lazy binding in the handler. */
 typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
 
 /*

@@ -6,7 +6,6 @@
 #include "platform/moment.h"
 #include "sampler/source/clock.h"
 #include "sampler/threads/task.h"
-#include "sampler/threads/task_list.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/source/process_tick.h"
 

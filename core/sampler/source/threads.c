@@ -9,7 +9,6 @@
 #include "sampler/source/hand_on.h"
 #include "sampler/signal/own_threads_wait.h"
 #include "sampler/threads/task.h"
-#include "sampler/threads/task_list.h"
 #include "sampler/modules/readers.h"
 #include "sampler/source/arm.h"
 #include "sampler/signal/own_threads.h"
