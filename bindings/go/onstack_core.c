@@ -4116,6 +4116,12 @@ ONSTACK_INTERNAL void onstack_action_end_back_off(int signal);
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
 
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
+
+/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_after_fork(void);
+
 #endif
 
 /* ---- core/sampler/session/code_map_update.h ---- */
@@ -4564,6 +4570,18 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
   for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
   return every;
 }
+
+/* ---- the other side (own_threads_wait.c): a signal's action is to change while threads of ours have it open, or a thread of
+   ours has been killed ---- */
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+/* Forgets the threads of ours that have ended without onstack_own_leave: a seccomp filter for all threads
+   (SECCOMP_FILTER_FLAG_TSYNC) has killed them. Returns true if there was one, now or before: what it had locked stays locked.
+   Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
 
 #endif
 
@@ -5189,241 +5207,6 @@ const char *onstack_strerror(int code) {
 }
 
 /* ---- core/sampler/api/fork.c ---- */
-
-/* ---- core/sampler/signal/restore.h ---- */
-/* What the last stop leaves behind, and the child of a fork. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_RESTORE_H
-#define ONSTACK_SAMPLER_SIGNAL_RESTORE_H
-
-/* ---- core/sampler/signal/on_top.h ---- */
-/* Goes on top of the action that a look has read, by the trampoline that stands for what lies below then. Ordinary threads,
-   under the lock of all copies. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
-#define ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
-
-/* ---- core/sampler/signal/copy.h ---- */
-/*
- * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
- * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
- * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
- * in crossing orders.
- *
- * A copy finds another by the mark before the handler that it meets as the installed action (entry_handler.c), and from
- * then on knows all that the other knows. A copy pins itself before its first start, so what is here is never unmapped.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_COPY_H
-#define ONSTACK_SAMPLER_SIGNAL_COPY_H
-
-/* ---- core/sampler/signal/owners.h ---- */
-/*
- * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
- * restored by the other files of this folder; other copies of the library read it too (copy.h).
- *
- * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
- * restores our pointer), and is then a pass-through.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_OWNERS_H
-#define ONSTACK_SAMPLER_SIGNAL_OWNERS_H
-
-#define ONSTACK_SIGNALS 65 /* 1 .. 64 */
-
-/* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
-   fit together. */
-typedef struct onstack_previous {
-  struct onstack_kernel_sigaction action;
-  uint32_t spent; /* SA_RESETHAND: it has had its one signal */
-} onstack_previous;
-
-/*
- * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
- * each: what lay underneath when it was installed. For an owner that comes later that address is the previous action. When
- * it calls it (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been
- * there, and who comes next: the same as if the previous action of each owner were the one before it.
- */
-#define ONSTACK_TRAMPOLINES 16u
-
-/* The newest first: the previous action there, and who was known before it; a signal that comes in again by the same
-   trampoline while it is under way goes to the next. NULL: no more. */
-#define ONSTACK_ACTION_LEVELS 3u
-typedef struct onstack_below {
-  onstack_previous *levels[ONSTACK_ACTION_LEVELS];
-} onstack_below;
-
-/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
-typedef struct onstack_action {
-  uint32_t running; /* a session of this copy uses the signal (dekker) */
-  uint32_t current; /* the trampoline that is installed, or was last */
-  uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
-  uint32_t held;    /* bits: trampolines that may be an owner's previous action yet */
-  uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
-  struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
-  onstack_below below[ONSTACK_TRAMPOLINES];
-  uint64_t forwarded;
-  uint64_t forwarded_timer;
-  uint64_t swallowed;
-  uint64_t late;
-  uint64_t looped;
-  uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
-  /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
-     Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
-     for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
-  uint32_t changing;
-  uint64_t expected; /* the handler that the look had read */
-  /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
-  onstack_previous replaced[ONSTACK_TRAMPOLINES];
-} onstack_action;
-
-ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
-
-/* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
-static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
-
-#endif
-
-#include <signal.h>
-
-#define ONSTACK_COPIES 8u /* others that one copy knows */
-
-/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
-   each other, so every change of these structures raises the version, also a new member at the end. */
-#define ONSTACK_COPY_MARK "onstack-handler3"
-#define ONSTACK_COPY_MARK_BYTES 16u
-
-_Static_assert(sizeof(onstack_action) == 1200, "another layout needs another version in ONSTACK_COPY_MARK");
-
-/*
- * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a
- * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
- */
-#define ONSTACK_TRAMPOLINE_BYTES 64u
-extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
-
-/* What lies before each, read by other copies. */
-typedef struct onstack_handler_head {
-  int64_t copy; /* that copy's onstack_copy, as the distance from here */
-  uint64_t number;
-  uint64_t mark[2];
-} onstack_handler_head;
-
-typedef struct onstack_copy {
-  uint32_t bytes;
-  uint32_t action_bytes;
-  onstack_action *actions; /* one for each signal, `action_bytes` apart */
-  /* If the signal is a tick of this copy: does with it what its handler would, and returns true. Signal-safe. */
-  bool (*take)(int signal, siginfo_t *info, void *context);
-  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
-  void (*trampoline)(int signal, siginfo_t *info, void *context);
-  uint32_t lock; /* of the control side, see onstack_copies_lock */
-  uint32_t reserved;
-  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
-} onstack_copy;
-
-ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
-
-/* What a copy has of one signal. `copy` is any copy, this one too. */
-static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
-  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
-}
-
-/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
-static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
-  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
-}
-
-/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
-static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
-  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
-  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
-  distance /= ONSTACK_TRAMPOLINE_BYTES;
-  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
-}
-
-/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see sampler/signal/action.c. */
-static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
-  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
-}
-
-#endif
-
-#include <signal.h>
-
-typedef struct onstack_action_owner {
-  uint32_t sessions; /* that use it */
-  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
-  uint32_t returns;  /* how often in a row we went back on top */
-  bool on_stack;
-  onstack_restore restore; /* of the session that installed it */
-} onstack_action_owner;
-
-ONSTACK_INTERNAL_DATA onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
-
-static const uint64_t onstack_action_default = (uint64_t)(uintptr_t)SIG_DFL;
-static const uint64_t onstack_action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
-
-static inline bool onstack_action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
-}
-
-static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigaction *action) {
-  return action->handler == onstack_action_default || action->handler == onstack_action_ignore;
-}
-
-/* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
-ONSTACK_INTERNAL onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action);
-
-/* As onstack_copies_meet, but that our own copy is none. */
-ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
-
-/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another
-   copy's. */
-ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
-
-/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
-ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigaction *below);
-ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
-
-/*
- * An owner has put back its previous action: one of our trampolines, with flags and mask of its own perhaps, or one of a
- * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
- */
-ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
-                                                  const onstack_copy *copy);
-
-/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
-ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner,
-                                                        const struct onstack_kernel_sigaction *now,
-                                                        const onstack_copy *copy);
-/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
-ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
-                                                             const struct onstack_kernel_sigaction *was, int *result);
-
-/*
- * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
- * below. Ours may be an owner's previous action by then: it stands for what lies below the next one, too. 0 or -errno.
- */
-ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                                              struct onstack_kernel_sigaction now);
-
-/* Ours, as it is installed, is not what it is to be: with the flags of now. */
-ONSTACK_INTERNAL bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner);
-
-#endif
-
-/*
- * The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
- * has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
- * SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. Ordinary threads, under the
- * lock of all copies.
- */
-ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *owner);
-
-/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
-ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
-
-/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_action_after_fork(void);
-
-#endif
 
 /* ---- core/sampler/unwind/memory_pipe.h ---- */
 /*
@@ -7890,6 +7673,72 @@ int onstack_thread_spans_use(onstack_switch use) {
 
 /* ---- core/sampler/api/statistics.c ---- */
 /* What a session says about itself: counters, and how the frames in each module were walked. */
+
+/* ---- core/sampler/signal/owners.h ---- */
+/*
+ * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
+ * restored by the other files of this folder; other copies of the library read it too (copy.h).
+ *
+ * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
+ * restores our pointer), and is then a pass-through.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_OWNERS_H
+#define ONSTACK_SAMPLER_SIGNAL_OWNERS_H
+
+#define ONSTACK_SIGNALS 65 /* 1 .. 64 */
+
+/* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
+   fit together. */
+typedef struct onstack_previous {
+  struct onstack_kernel_sigaction action;
+  uint32_t spent; /* SA_RESETHAND: it has had its one signal */
+} onstack_previous;
+
+/*
+ * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
+ * each: what lay underneath when it was installed. For an owner that comes later that address is the previous action. When
+ * it calls it (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been
+ * there, and who comes next: the same as if the previous action of each owner were the one before it.
+ */
+#define ONSTACK_TRAMPOLINES 16u
+
+/* The newest first: the previous action there, and who was known before it; a signal that comes in again by the same
+   trampoline while it is under way goes to the next. NULL: no more. */
+#define ONSTACK_ACTION_LEVELS 3u
+typedef struct onstack_below {
+  onstack_previous *levels[ONSTACK_ACTION_LEVELS];
+} onstack_below;
+
+/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
+typedef struct onstack_action {
+  uint32_t running; /* a session of this copy uses the signal (dekker) */
+  uint32_t current; /* the trampoline that is installed, or was last */
+  uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
+  uint32_t held;    /* bits: trampolines that may be an owner's previous action yet */
+  uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
+  struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
+  onstack_below below[ONSTACK_TRAMPOLINES];
+  uint64_t forwarded;
+  uint64_t forwarded_timer;
+  uint64_t swallowed;
+  uint64_t late;
+  uint64_t looped;
+  uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
+  /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
+     Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
+     for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
+  uint32_t changing;
+  uint64_t expected; /* the handler that the look had read */
+  /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
+  onstack_previous replaced[ONSTACK_TRAMPOLINES];
+} onstack_action;
+
+ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
+
+/* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
+static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
+
+#endif
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16129,14 +15978,129 @@ ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
 
 /* ---- core/sampler/signal/change.h ---- */
 /*
- * Linux has no compare and swap of actions: between a look at the action and its change other threads go on. The kernel says
- * with each change what was there, so an owner that has come or left since the look is not lost. docs/SIGNALS-INTERNALS.md has
- * the counterexamples to anything simpler. Ordinary threads, under the lock of all copies.
+ * Changes of a signal's action: which trampoline comes next, and how it is installed. Ordinary threads, under the lock of all
+ * copies; an `action` may be another copy's.
  */
 #ifndef ONSTACK_SAMPLER_SIGNAL_CHANGE_H
 #define ONSTACK_SAMPLER_SIGNAL_CHANGE_H
 
+/* ---- core/sampler/signal/copy.h ---- */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (entry_handler.c), and from
+ * then on knows all that the other knows. A copy pins itself before its first start, so what is here is never unmapped.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_COPY_H
+#define ONSTACK_SAMPLER_SIGNAL_COPY_H
+
+#include <signal.h>
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
+   each other, so every change of these structures raises the version, also a new member at the end. */
+#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+_Static_assert(sizeof(onstack_action) == 1200, "another layout needs another version in ONSTACK_COPY_MARK");
+
+/*
+ * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a
+ * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
+ */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
+  uint64_t mark[2];
+} onstack_handler_head;
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and returns true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see sampler/signal/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
+}
+
+#endif
+
 #include <string.h>
+
+/* ---- trampolines, and what is kept for each (owners.h) ---- */
+
+/* What lies below once `newest` has come on top of all that was. */
+ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest);
+
+/* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
+   longest ago; from now on a signal that comes in by it is passed on to that. */
+ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
+
+/* Another one that stands for the same, to be installed in its place: of who comes at that very moment the one that was
+   there is the previous action, by which it leaves. */
+ONSTACK_INTERNAL uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline);
+
+/* It is installed now, and whoever comes next finds it. */
+ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t trampoline);
+
+/* Its owner has left, and so have those who came after. */
+ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
+
+/* From now on a signal that comes in by it is passed on to `below`. */
+ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
+
+/* The host has put SIG_DFL or SIG_IGN there: whoever was known has lost the signal, whichever of ours its
+   previous action was. */
+ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned);
+
+static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
+  return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;
+}
+
+/* ---- changes ---- */
+
+/*
+ * Linux has no compare and swap of actions: between a look at the action and its change other threads go on. The kernel says
+ * with each change what was there, so an owner that has come or left since the look is not lost. docs/SIGNALS-INTERNALS.md has
+ * the counterexamples to anything simpler.
+ */
 
 static inline bool onstack_action_is_same(const struct onstack_kernel_sigaction *a,
                                           const struct onstack_kernel_sigaction *b) {
@@ -16154,6 +16118,15 @@ ONSTACK_INTERNAL struct onstack_kernel_sigaction *onstack_change_begin(onstack_a
 
 /* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
 ONSTACK_INTERNAL void onstack_change_end(onstack_action *action);
+
+/*
+ * Installs, in one step, `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked,
+ * but with SA_NODEFER its own. `*installed` is the action as the kernel keeps it; `*was` what was there at the instant of the
+ * change, which is not `now`, the action that the caller saw, if another thread came between. Once libc has been met (the first
+ * call) the kernel writes `*was` itself. Returns 0 or -errno, and then nothing has changed.
+ */
+ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
 
 #endif
 
@@ -16186,56 +16159,81 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif
 
-/* ---- core/sampler/signal/trampolines.h ---- */
-/* Which trampoline to install next, and what is kept for it (owners.h). Ordinary threads, under the lock of all
-   copies; `action` may be another copy's. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_TRAMPOLINES_H
-#define ONSTACK_SAMPLER_SIGNAL_TRAMPOLINES_H
+/* ---- core/sampler/signal/on_top.h ---- */
+/* Goes on top of the action that a look has read, by the trampoline that stands for what lies below then. Ordinary threads,
+   under the lock of all copies. */
+#ifndef ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
+#define ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
 
-/* What lies below once `newest` has come on top of all that was. */
-ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest);
+#include <signal.h>
 
-/* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
-   longest ago; from now on a signal that comes in by it is passed on to that. */
-ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
+typedef struct onstack_action_owner {
+  uint32_t sessions; /* that use it */
+  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
+  uint32_t returns;  /* how often in a row we went back on top */
+  bool on_stack;
+  onstack_restore restore; /* of the session that installed it */
+} onstack_action_owner;
 
-/* Another one that stands for the same, to be installed in its place: of who comes at that very moment the one that was
-   there is the previous action, by which it leaves. */
-ONSTACK_INTERNAL uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline);
+ONSTACK_INTERNAL_DATA onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
 
-/* It is installed now, and whoever comes next finds it. */
-ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t trampoline);
+static const uint64_t onstack_action_default = (uint64_t)(uintptr_t)SIG_DFL;
+static const uint64_t onstack_action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
 
-/* Its owner has left, and so have those who came after. */
-ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
-
-/* From now on a signal that comes in by it is passed on to `below`. */
-ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
-
-/* The host has put SIG_DFL or SIG_IGN there: whoever was known has lost the signal, whichever of ours its
-   previous action was. */
-ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned);
-
-static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
-  return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;
+static inline bool onstack_action_is_ours(const struct onstack_kernel_sigaction *action) {
+  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
 }
 
-#endif
+static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigaction *action) {
+  return action->handler == onstack_action_default || action->handler == onstack_action_ignore;
+}
 
-/* ---- core/sampler/signal/own_threads_wait.h ---- */
-/* The other side of own_threads.h: a signal's action is to change while threads of ours have it open, or a thread
-   of ours has been killed. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_OWN_THREADS_WAIT_H
-#define ONSTACK_SAMPLER_SIGNAL_OWN_THREADS_WAIT_H
+/* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
+ONSTACK_INTERNAL onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action);
 
-/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
-   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
-ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+/* As onstack_copies_meet, but that our own copy is none. */
+ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
 
-/* Forgets the threads of ours that have ended without onstack_own_leave: a seccomp filter for all threads
-   (SECCOMP_FILTER_FLAG_TSYNC) has killed them. Returns true if there was one, now or before: what it had locked stays locked.
-   Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another
+   copy's. */
+ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
+
+/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
+ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigaction *below);
+ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
+
+/*
+ * An owner has put back its previous action: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
+ */
+ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
+                                                  const onstack_copy *copy);
+
+/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
+ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner,
+                                                        const struct onstack_kernel_sigaction *now,
+                                                        const onstack_copy *copy);
+/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
+ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
+                                                             const struct onstack_kernel_sigaction *was, int *result);
+
+/*
+ * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
+ * below. Ours may be an owner's previous action by then: it stands for what lies below the next one, too. 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                                              struct onstack_kernel_sigaction now);
+
+/* Ours, as it is installed, is not what it is to be: with the flags of now. */
+ONSTACK_INTERNAL bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner);
+
+/*
+ * The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
+ * has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
+ * SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. Ordinary threads, under the
+ * lock of all copies.
+ */
+ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *owner);
 
 #endif
 
@@ -16415,6 +16413,78 @@ void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SET
 
 /* ---- core/sampler/signal/change.c ---- */
 
+#include <string.h>
+#include <errno.h>
+#include <signal.h>
+
+onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
+  onstack_below all = {{newest, NULL, NULL}};
+  uint32_t count = 1;
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
+    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
+  return all;
+}
+
+/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
+   nowhere. */
+void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
+  onstack_below *to = &action->below[trampoline];
+  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
+}
+
+/* By the actions: another copy has them in a table of its own. */
+static bool below_is_same(const onstack_below *a, const onstack_below *b) {
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
+    const onstack_previous *one = a->levels[i], *other = b->levels[i];
+    if (one == other) continue;
+    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
+  }
+  return true;
+}
+
+static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) { return action->held >> trampoline & 1u; }
+
+/*
+ * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
+ * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
+ */
+static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
+  uint32_t best = except == 0;
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
+    if (i == except) continue;
+    if (action->sequences[i] != 0 && below_is_same(&action->below[i], below)) return i;
+    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
+    if (held != best_is_held ? best_is_held : action->sequences[i] < action->sequences[best]) best = i;
+  }
+  onstack_trampoline_publish(action, best, below);
+  return best;
+}
+
+uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
+  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
+}
+
+uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
+  const onstack_below below = action->below[trampoline];
+  return trampoline_choose(action, &below, trampoline);
+}
+
+void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
+  action->current = trampoline;
+  action->sequences[trampoline] = ++action->sequence;
+  action->held |= 1u << trampoline;
+}
+
+void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->sequences[i] > action->sequences[trampoline]) action->held &= ~(1u << i);
+}
+
+void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
+}
+
 /* Who was put back may have left again meanwhile, or another one may have come: so until what a change of ours replaced is
    what we had put there last. */
 void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
@@ -16449,6 +16519,57 @@ struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, ui
   action->replaced[trampoline] = (onstack_previous){*now, 0};
   change_set_changing(action, trampoline + 1);
   return &action->replaced[trampoline].action;
+}
+
+/*
+ * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
+ * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
+ * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
+ * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
+ */
+static struct onstack_kernel_sigaction install_model;
+static bool install_has_model;
+
+static const uint64_t install_flags =
+    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
+
+static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
+  struct onstack_kernel_sigaction made = install_model;
+  made.handler = handler;
+  made.flags = flags | (install_model.flags & ~install_flags);
+  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
+  return made;
+}
+
+static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                         struct onstack_kernel_sigaction *was) {
+  struct sigaction first = {.sa_flags = flags}, old;
+  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
+  sigfillset(&first.sa_mask);
+  if (sigaction(signal, &first, &old) != 0) return -errno;
+  int result = onstack_sys_sigaction(signal, NULL, &install_model);
+  if (result < 0) return result;
+  install_has_model = true;
+  *was = *now;
+  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
+  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
+    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
+                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
+  return 0;
+}
+
+int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
+  struct onstack_kernel_sigaction between;
+  const bool first = !install_has_model;
+  int result = first ? install_first(signal, handler, flags, now, was) : 0;
+  if (result < 0) return result;
+  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
+  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
+  /* To where it is wanted, not by way of a variable: handlers read it there already. */
+  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
+  if (result == 0 && first && between.handler != handler) *was = between;
+  return result;
 }
 
 /* ---- core/sampler/signal/forward_handler.c ---- */
@@ -16742,95 +16863,7 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
   if (!action_pass(signal, info, context, trampoline)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
 }
 
-/* ---- core/sampler/signal/install.c ---- */
-/* ---- core/sampler/signal/install.h ---- */
-/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_INSTALL_H
-#define ONSTACK_SAMPLER_SIGNAL_INSTALL_H
-
-/*
- * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
- * SA_NODEFER its own. `*installed` is the
- * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
- * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
- * Returns 0 or -errno, and then nothing has changed.
- */
-ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
-
-#endif
-
-#include <errno.h>
-#include <signal.h>
-
-/*
- * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
- * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
- * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
- * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
- */
-static struct onstack_kernel_sigaction install_model;
-static bool install_has_model;
-
-static const uint64_t install_flags =
-    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
-
-static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
-  struct onstack_kernel_sigaction made = install_model;
-  made.handler = handler;
-  made.flags = flags | (install_model.flags & ~install_flags);
-  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
-  return made;
-}
-
-static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                         struct onstack_kernel_sigaction *was) {
-  struct sigaction first = {.sa_flags = flags}, old;
-  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
-  sigfillset(&first.sa_mask);
-  if (sigaction(signal, &first, &old) != 0) return -errno;
-  int result = onstack_sys_sigaction(signal, NULL, &install_model);
-  if (result < 0) return result;
-  install_has_model = true;
-  *was = *now;
-  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
-  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
-    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
-                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
-  return 0;
-}
-
-int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
-  struct onstack_kernel_sigaction between;
-  const bool first = !install_has_model;
-  int result = first ? install_first(signal, handler, flags, now, was) : 0;
-  if (result < 0) return result;
-  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
-  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
-  /* To where it is wanted, not by way of a variable: handlers read it there already. */
-  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
-  if (result == 0 && first && between.handler != handler) *was = between;
-  return result;
-}
-
 /* ---- core/sampler/signal/nesting_fit.c ---- */
-/* ---- core/sampler/signal/nesting_fit.h ---- */
-/* Whether our handler may be installed with its own signal open (sampler/signal/nesting.h). Under the control lock. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_NESTING_FIT_H
-#define ONSTACK_SAMPLER_SIGNAL_NESTING_FIT_H
-
-/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
-ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
-
-/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
-ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
-
-/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
-ONSTACK_INTERNAL void onstack_nesting_open(void);
-
-#endif
-
 /* ---- core/sampler/signal/nesting.h ---- */
 /*
  * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
@@ -16864,6 +16897,17 @@ ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *
 
 /* What the handler does once the signal is blocked and the context known (sampler/source/entry_handler.c). */
 ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* ---- whether ours may be installed open (nesting_fit.c). Under the control lock ---- */
+
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
+
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
+ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
+
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
 
 #endif
 
@@ -17561,78 +17605,6 @@ void onstack_action_after_fork(void) {
     restore_finish_change(signal, &onstack_action_owners[signal]);
     restore_after_fork(signal, &onstack_action_owners[signal]);
   }
-}
-
-/* ---- core/sampler/signal/trampolines.c ---- */
-
-#include <string.h>
-
-onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
-  onstack_below all = {{newest, NULL, NULL}};
-  uint32_t count = 1;
-  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
-    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
-  return all;
-}
-
-/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
-   nowhere. */
-void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
-  onstack_below *to = &action->below[trampoline];
-  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
-}
-
-/* By the actions: another copy has them in a table of its own. */
-static bool below_is_same(const onstack_below *a, const onstack_below *b) {
-  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
-    const onstack_previous *one = a->levels[i], *other = b->levels[i];
-    if (one == other) continue;
-    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
-  }
-  return true;
-}
-
-static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) { return action->held >> trampoline & 1u; }
-
-/*
- * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
- * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
- */
-static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
-  uint32_t best = except == 0;
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
-    if (i == except) continue;
-    if (action->sequences[i] != 0 && below_is_same(&action->below[i], below)) return i;
-    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
-    if (held != best_is_held ? best_is_held : action->sequences[i] < action->sequences[best]) best = i;
-  }
-  onstack_trampoline_publish(action, best, below);
-  return best;
-}
-
-uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
-  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
-}
-
-uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
-  const onstack_below below = action->below[trampoline];
-  return trampoline_choose(action, &below, trampoline);
-}
-
-void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
-  action->current = trampoline;
-  action->sequences[trampoline] = ++action->sequence;
-  action->held |= 1u << trampoline;
-}
-
-void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->sequences[i] > action->sequences[trampoline]) action->held &= ~(1u << i);
-}
-
-void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned) {
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
 }
 
 /* ---- core/sampler/source/arm_handler.c ---- */

@@ -4,7 +4,6 @@
 #include "platform/own_memory.h"
 #include "platform/sys.h"
 #include "sampler/signal/action.h"
-#include "sampler/signal/restore.h"
 #include "sampler/api/choose.h"
 #include "sampler/api/options.h"
 #include "sampler/session/code_map_update.h"

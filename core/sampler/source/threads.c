@@ -7,11 +7,10 @@
 #include "platform/moment.h"
 #include "sampler/source/clock.h"
 #include "sampler/source/hand_on.h"
-#include "sampler/signal/own_threads_wait.h"
+#include "sampler/signal/own_threads.h"
 #include "sampler/threads/task.h"
 #include "sampler/modules/readers.h"
 #include "sampler/source/arm.h"
-#include "sampler/signal/own_threads.h"
 #include "sampler/source/process_tick.h"
 
 #include <errno.h>
