@@ -3927,18 +3927,13 @@ ONSTACK_INTERNAL bool onstack_interpreters_are_met(const onstack_interpreters *i
 
 #endif
 
-/* ---- core/sampler/api/pace.h ---- */
-/*
- * How long a drain thread waits between two rounds. A round costs a wake-up, most of which is the kernel's, so a process that
- * sleeps is woken rarely, and one that works as often as something happens that a round is made for. The consumer of a session.
- */
-#ifndef ONSTACK_SAMPLER_API_PACE_H
-#define ONSTACK_SAMPLER_API_PACE_H
+#include <errno.h>
+#include <pthread.h>
 
-#include <stdint.h>
+#define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
+#define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
 
-#define ONSTACK_PACE_BUSY_NS 10000000u /* while the process works and things happen */
-
+/* How often the drain thread comes (consumer.c). */
 typedef struct onstack_pace {
   uint64_t process_cpu_ns, checked_ns; /* at the last check whether the process works */
   uint64_t rest_ns;                    /* the last pause of a process that sleeps */
@@ -3946,32 +3941,6 @@ typedef struct onstack_pace {
   uint32_t map;
   uint32_t uneventful; /* rounds in which nothing of what they are made for has happened */
 } onstack_pace;
-
-/* What is seen in a round. */
-typedef struct onstack_pace_signs {
-  bool rests;         /* ticks alone may end a rest: another clock's new threads are to be found whether they work or not */
-  bool steady;        /* nothing is there that changes from one instant to the next, as an interpreter's code */
-  uint64_t period_ns; /* of the session's ticks */
-  uint64_t threads;   /* met so far */
-  uint32_t map;       /* the number of the state of the map of objects */
-} onstack_pace_signs;
-
-/* Something has happened that the signs do not say: another owner's handler stood above ours. */
-ONSTACK_INTERNAL void onstack_pace_hurry(onstack_pace *pace);
-
-/* At the end of a round: nanoseconds to the next, and whether the process has worked since the last. */
-ONSTACK_INTERNAL uint64_t onstack_pace_next(onstack_pace *pace, const onstack_pace_signs *signs, bool *busy);
-
-/* ONSTACK_PAUSE_* of such a pause: which samples end it. */
-ONSTACK_INTERNAL uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns);
-
-#endif
-
-#include <errno.h>
-#include <pthread.h>
-
-#define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
-#define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
 
 struct onstack_session {
   onstack_settings settings;
@@ -4585,6 +4554,88 @@ ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
 
 #endif
 
+#include <time.h>
+
+/* ---- pace ---- */
+
+/*
+ * How long a drain thread waits between two rounds. A round costs a wake-up, most of which is the kernel's, so a process that
+ * sleeps is woken rarely, and one that works as often as something happens that a round is made for.
+ */
+#define PACE_BUSY_NS 10000000u  /* while the process works and things happen */
+#define PACE_IDLE_NS 50000000u  /* once the process sleeps; then twice as long each time, */
+#define PACE_REST_NS 250000000u /* up to here */
+#define PACE_LONGEST_NS 500000000u
+#define PACE_WORKS_NS 500000u /* of CPU time since the last round, without that of our own threads */
+#define PACE_CLOCK_SHARE 64u  /* of a processor, that goes into the process's CPU time: it is a sum over threads */
+
+/* What is seen in a round. */
+typedef struct pace_signs {
+  bool rests;         /* ticks alone may end a rest: another clock's new threads are to be found whether they work or not */
+  bool steady;        /* nothing is there that changes from one instant to the next, as an interpreter's code */
+  uint64_t period_ns; /* of the session's ticks */
+  uint64_t threads;   /* met so far */
+  uint32_t map;       /* the number of the state of the map of objects */
+} pace_signs;
+
+/* After so many uneventful rounds a pause is twice as long, up to as many periods: what another owner's handler may take from
+   each thread before it is noticed. */
+#define PACE_UNEVENTFUL 16u
+#define PACE_STEADY_NS 40000000u
+#define PACE_STEADY_PERIODS 4u
+
+/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
+   thread (record_handler.c). What it costs: a handler that was displaced meanwhile is noticed that much later. */
+static uint64_t pace_rest(onstack_pace *pace, bool rests) {
+  const uint64_t longer = pace->rest_ns * 2 < PACE_REST_NS ? pace->rest_ns * 2 : PACE_REST_NS;
+  pace->rest_ns = longer == 0 || !rests ? PACE_IDLE_NS : longer;
+  return pace->rest_ns;
+}
+
+/* Something has happened that the signs do not say: another owner's handler stood above ours. */
+static void pace_hurry(onstack_pace *pace) { pace->uneventful = 0; }
+
+static void pace_count(onstack_pace *pace, const pace_signs *signs) {
+  const bool same = signs->steady && signs->threads == pace->threads && signs->map == pace->map;
+  pace->uneventful = !same ? 0 : pace->uneventful + (pace->uneventful < 2 * PACE_UNEVENTFUL);
+  pace->threads = signs->threads;
+  pace->map = signs->map;
+}
+
+static uint64_t pace_work(onstack_pace *pace, const pace_signs *signs) {
+  const uint64_t periods = signs->period_ns * PACE_STEADY_PERIODS;
+  const uint64_t most = periods < PACE_STEADY_NS ? periods : PACE_STEADY_NS;
+  const uint64_t pause = (uint64_t)PACE_BUSY_NS << (pace->uneventful / PACE_UNEVENTFUL);
+  pace->rest_ns = PACE_IDLE_NS;
+  return pause < most ? pause : most > PACE_BUSY_NS ? most : PACE_BUSY_NS;
+}
+
+/* At the end of a round: nanoseconds to the next, and whether the process has worked since the last. */
+static uint64_t pace_next(onstack_pace *pace, const pace_signs *signs, bool *busy) {
+  const uint64_t now = onstack_monotonic_ns();
+  *busy = true;
+  /* A round that a request brought early saw too little time to tell. */
+  if (now - pace->checked_ns < PACE_BUSY_NS) return PACE_BUSY_NS;
+  pace_count(pace, signs);
+  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
+  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * PACE_CLOCK_SHARE;
+  *busy = (int64_t)(cpu - pace->process_cpu_ns) > (int64_t)PACE_WORKS_NS;
+  pace->process_cpu_ns = cpu;
+  pace->checked_ns = now;
+  const uint64_t pause = *busy ? pace_work(pace, signs) : pace_rest(pace, signs->rests);
+  return least < pause ? pause : least < PACE_LONGEST_NS ? least : PACE_LONGEST_NS;
+}
+
+/* ONSTACK_PAUSE_* of such a pause: which samples end it. */
+static uint32_t pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
+  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
+  if (pause_ns > PACE_IDLE_NS && pace->rest_ns > PACE_IDLE_NS) return ONSTACK_PAUSE_REST;
+  return pause_ns > PACE_BUSY_NS ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_SHORT;
+}
+
+/* ---- rounds ---- */
+
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
 #define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
 /* A look at all mappings takes a part of a processor at most, a hundredth when nobody asks: ten thousand stacks are 30 ms. */
@@ -4683,7 +4734,7 @@ static void session_tend(onstack_session *session) {
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
     on_top = !onstack_action_tend(slot->signal);
-    if (!on_top) onstack_pace_hurry(&session->pace);
+    if (!on_top) pace_hurry(&session->pace);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
@@ -4777,12 +4828,12 @@ static void session_let_go(onstack_session *session) {
 }
 
 /* What a round is made early for. */
-static onstack_pace_signs session_signs(const onstack_session *session) {
+static pace_signs session_signs(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
   const bool code = onstack_load_relaxed(&onstack_code.missed) || onstack_load_relaxed(&onstack_code.stale);
   /* A Go runtime in a library installs its handler when its profile begins, and takes the ticks of others for its own. */
   const bool go = onstack_observe(&onstack_code.go_count) > 0;
-  return (onstack_pace_signs){
+  return (pace_signs){
       .rests = session->scan_age_ns != 0,
       .steady = session->scan_age_ns != 0 && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
       .period_ns = slot->period_ns,
@@ -4793,9 +4844,9 @@ static onstack_pace_signs session_signs(const onstack_session *session) {
 
 static uint64_t session_next_look(onstack_session *session) {
   if (session->needs_rules) return 0;
-  const onstack_pace_signs signs = session_signs(session);
+  const pace_signs signs = session_signs(session);
   bool busy = true;
-  const uint64_t pause = onstack_pace_next(&session->pace, &signs, &busy);
+  const uint64_t pause = pace_next(&session->pace, &signs, &busy);
   /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
   if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
     session_let_go(session);
@@ -4818,18 +4869,18 @@ uint64_t onstack_session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
     onstack_publish(&session->drain.quit, 1u);
-    return ONSTACK_PACE_BUSY_NS;
+    return PACE_BUSY_NS;
   }
   session_open_own(session);
-  if (!session_lock_consumer(session)) return ONSTACK_PACE_BUSY_NS;
+  if (!session_lock_consumer(session)) return PACE_BUSY_NS;
   do {
     while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   } while (onstack_observe(&session->idle) && session_is_here(session) && session_drop_abandoned(session));
   uint64_t pause = session_next_look(session);
-  onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
+  onstack_dekker_store(&session->slot->pauses, pace_kind(&session->pace, pause));
   /* One that came during this round has woken nobody; pairs with the fence in sampler/session/record_handler.c. */
   onstack_fence_dekker();
-  if (pause > ONSTACK_PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = ONSTACK_PACE_BUSY_NS;
+  if (pause > PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = PACE_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;
@@ -5415,80 +5466,6 @@ int onstack_fork_prepare(void) {
   int result = pthread_atfork(fork_before, fork_parent, fork_child);
   if (result == 0) registered = true;
   return -result;
-}
-
-/* ---- core/sampler/api/goroutine_labels.c ---- */
-/* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
-/* ---- core/sampler/labels/go_labels.h ---- */
-/*
- * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
- *
- * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
- * that goroutine stands still in our handler. What it points to is never changed after it was made
- * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
- * on the same. A drain that came later could not: the collector may have run in between.
- *
- * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
- * its own (goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout, or a system without that copy, gives no labels rather than a fault.
- */
-#ifndef ONSTACK_SAMPLER_LABELS_GO_LABELS_H
-#define ONSTACK_SAMPLER_LABELS_GO_LABELS_H
-
-#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
-
-/*
- * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
- * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
- * Signal-safe.
- */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
-
-/* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                    uint32_t bytes);
-
-/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
-
-#endif
-
-#define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
-
-/* The runtime whose code holds `text`; found by the first session, or here. */
-static onstack_go_runtime *go_labels_runtime(uint64_t address) {
-  ONSTACK_UNCANCELLED;
-  if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
-  return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
-}
-
-int onstack_go_labels_find(uint64_t text, uint64_t labels) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  uint64_t goroutine;
-  int found = ONSTACK_E_UNSUPPORTED;
-  if (!go || labels == 0 || (goroutine = onstack_go_current(go)) == 0) return ONSTACK_E_UNSUPPORTED;
-  for (uint32_t offset = 0; offset < GO_LABELS_G; offset += 8) {
-    uint64_t pair[2];
-    if (!onstack_memory_copy_pair(goroutine + offset, pair)) break; /* the end of a page, at worst */
-    if (pair[0] != labels) continue;
-    if (found >= 0) return ONSTACK_E_UNSUPPORTED; /* not the only one */
-    found = (int)offset;
-  }
-  return found;
-}
-
-int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  if (!go) return ONSTACK_E_UNSUPPORTED;
-  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
-  return (int)(result & ~ONSTACK_GO_LABELS_CUT);
-}
-
-int onstack_go_labels_use(uint64_t text, uint32_t offset) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  if (!go || offset >= GO_LABELS_G) return ONSTACK_E_UNSUPPORTED;
-  onstack_store_relaxed(&go->layout.g_labels, offset);
-  return 0;
 }
 
 /* ---- core/sampler/api/interpreters.c ---- */
@@ -6093,26 +6070,21 @@ bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, cons
   return interpreters->begins;
 }
 
-/* ---- core/sampler/api/memory_map.c ---- */
-/* ---- core/sampler/api/memory_map.h ---- */
-/* What the process's memory is by its mappings: bytes that are resident, each in one sum. */
-#ifndef ONSTACK_SAMPLER_API_MEMORY_MAP_H
-#define ONSTACK_SAMPLER_API_MEMORY_MAP_H
+/* ---- core/sampler/api/memory_text.c ---- */
+/* The account of the process's memory (onstack_session_memory_text). */
+/* ---- core/sampler/api/memory_text.h ---- */
+/* The account of the process's memory (onstack_session_memory_text), as the preload writes it. */
+#ifndef ONSTACK_SAMPLER_API_MEMORY_TEXT_H
+#define ONSTACK_SAMPLER_API_MEMORY_TEXT_H
 
-typedef enum onstack_memory_part {
-  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
-  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
-  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
-  ONSTACK_MEMORY_STACKS,    /* of threads */
-  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
-  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
-  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
-  ONSTACK_MEMORY_PARTS
-} onstack_memory_part;
-
-/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps
-   cannot be read; -ENOMEM. */
-ONSTACK_INTERNAL int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]);
+/*
+ * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
+ * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
+ * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
+ * Errors: as onstack_session_memory_text.
+ */
+ONSTACK_INTERNAL int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime,
+                                               bool ask_malloc, onstack_writer writer, void *data);
 
 #endif
 
@@ -6136,11 +6108,26 @@ ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 
 #endif
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- what the process's memory is by its mappings: bytes that are resident, each in one sum ---- */
+
+typedef enum onstack_memory_part {
+  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
+  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
+  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
+  ONSTACK_MEMORY_STACKS,    /* of threads */
+  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
+  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
+  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
+  ONSTACK_MEMORY_PARTS
+} onstack_memory_part;
 
 #define MEMORY_THREADS 16384u             /* whose stacks are looked for */
 #define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
@@ -6237,7 +6224,9 @@ static void memory_add(void *data, uint64_t bytes) {
   map->parts[map->part] += bytes;
 }
 
-int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
+/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps
+   cannot be read; -ENOMEM. */
+static int memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
   memset(parts, 0, ONSTACK_MEMORY_PARTS * sizeof(*parts));
   memory_map *map = calloc(1, sizeof(*map));
   if (!map) return -ENOMEM;
@@ -6255,28 +6244,7 @@ int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS
   return result;
 }
 
-/* ---- core/sampler/api/memory_text.c ---- */
-/* The account of the process's memory (onstack_session_memory_text). */
-/* ---- core/sampler/api/memory_text.h ---- */
-/* The account of the process's memory (onstack_session_memory_text), as the preload writes it. */
-#ifndef ONSTACK_SAMPLER_API_MEMORY_TEXT_H
-#define ONSTACK_SAMPLER_API_MEMORY_TEXT_H
-
-/*
- * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
- * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
- * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
- * Errors: as onstack_session_memory_text.
- */
-ONSTACK_INTERNAL int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime,
-                                               bool ask_malloc, onstack_writer writer, void *data);
-
-#endif
-
-#include <dlfcn.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+/* ---- text ---- */
 
 #define MEMORY_LINE ((size_t)160)
 #define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
@@ -6415,7 +6383,7 @@ int onstack_memory_text_write(onstack_session *session, const onstack_runtime_me
   int result = writer ? 0 : ONSTACK_E_OPTIONS;
   if (result == 0 && runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
   if (result == 0 && session) result = onstack_session_stats(session, &stats);
-  if (result == 0) result = onstack_memory_map_read(runtime ? known.address : 0, parts);
+  if (result == 0) result = memory_map_read(runtime ? known.address : 0, parts);
   if (result < 0) return result;
   memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL, ask_malloc ? memory_of_allocators() : nothing);
   return text.error;
@@ -6431,6 +6399,51 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
 }
 
 /* ---- core/sampler/api/options.c ---- */
+
+/* ---- core/sampler/modules/table_files.h ---- */
+/*
+ * Rule tables of large objects, kept in files of a directory from one process to the next. A file's name is the object's build
+ * id and the number of what makes tables (TABLE_FILES_FORMAT).
+ *
+ * A handler trusts its tables, so nobody else may write what is read here: the directory and the file belong to this user or
+ * to root, and others have no right to write them. What was read is copied, so that a file may be cut or removed at any time,
+ * and is checked: a sum of all words against a disk that lies, and each number that the handler follows.
+ * Ordinary threads.
+ */
+#ifndef ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
+#define ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
+
+/* Objects with less of .eh_frame are derived in less than a millisecond. */
+#define ONSTACK_TABLE_FILES_LEAST ((size_t)1 << 16)
+
+/* Which table is meant. */
+typedef struct onstack_table_key {
+  onstack_elf_build_id build_id;
+  uint64_t extent;         /* of the object in memory */
+  uint64_t section_offset; /* of .eh_frame, from the object's lowest address */
+  uint64_t section_bytes;  /* up to the end of its segment */
+} onstack_table_key;
+
+/* Any thread, while no other calls it. NULL: none is kept any more. Errors: -errno; -EACCES: others may write there. */
+ONSTACK_INTERNAL int onstack_table_files_use(const char *directory);
+
+ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
+
+/* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
+ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
+
+/* What cannot be written is left out. Its directory is a local one: the caller waits, with the lock of all objects. */
+ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
+
+/* Since the process began: tables that were read, were written, files that were not trusted, and tables that could not be
+   written. */
+typedef struct onstack_table_files_counters {
+  uint64_t read, kept, refused, failed;
+} onstack_table_files_counters;
+
+ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
+
+#endif
 
 #include <signal.h>
 #include <string.h>
@@ -6656,67 +6669,9 @@ const char *onstack_options_fault(const onstack_options *options) {
   return fault;
 }
 
-/* ---- core/sampler/api/pace.c ---- */
-
-#include <time.h>
-
-#define PACE_IDLE_NS 50000000u  /* once the process sleeps; then twice as long each time, */
-#define PACE_REST_NS 250000000u /* up to here */
-#define PACE_LONGEST_NS 500000000u
-#define PACE_WORKS_NS 500000u /* of CPU time since the last round, without that of our own threads */
-#define PACE_CLOCK_SHARE 64u  /* of a processor, that goes into the process's CPU time: it is a sum over threads */
-
-/* After so many uneventful rounds a pause is twice as long, up to as many periods: what another owner's handler may take from
-   each thread before it is noticed. */
-#define PACE_UNEVENTFUL 16u
-#define PACE_STEADY_NS 40000000u
-#define PACE_STEADY_PERIODS 4u
-
-/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
-   thread (record_handler.c). What it costs: a handler that was displaced meanwhile is noticed that much later. */
-static uint64_t pace_rest(onstack_pace *pace, bool rests) {
-  const uint64_t longer = pace->rest_ns * 2 < PACE_REST_NS ? pace->rest_ns * 2 : PACE_REST_NS;
-  pace->rest_ns = longer == 0 || !rests ? PACE_IDLE_NS : longer;
-  return pace->rest_ns;
-}
-
-void onstack_pace_hurry(onstack_pace *pace) { pace->uneventful = 0; }
-
-static void pace_count(onstack_pace *pace, const onstack_pace_signs *signs) {
-  const bool same = signs->steady && signs->threads == pace->threads && signs->map == pace->map;
-  pace->uneventful = !same ? 0 : pace->uneventful + (pace->uneventful < 2 * PACE_UNEVENTFUL);
-  pace->threads = signs->threads;
-  pace->map = signs->map;
-}
-
-static uint64_t pace_work(onstack_pace *pace, const onstack_pace_signs *signs) {
-  const uint64_t periods = signs->period_ns * PACE_STEADY_PERIODS;
-  const uint64_t most = periods < PACE_STEADY_NS ? periods : PACE_STEADY_NS;
-  const uint64_t pause = (uint64_t)ONSTACK_PACE_BUSY_NS << (pace->uneventful / PACE_UNEVENTFUL);
-  pace->rest_ns = PACE_IDLE_NS;
-  return pause < most ? pause : most > ONSTACK_PACE_BUSY_NS ? most : ONSTACK_PACE_BUSY_NS;
-}
-
-uint64_t onstack_pace_next(onstack_pace *pace, const onstack_pace_signs *signs, bool *busy) {
-  const uint64_t now = onstack_monotonic_ns();
-  *busy = true;
-  /* A round that a request brought early saw too little time to tell. */
-  if (now - pace->checked_ns < ONSTACK_PACE_BUSY_NS) return ONSTACK_PACE_BUSY_NS;
-  pace_count(pace, signs);
-  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
-  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * PACE_CLOCK_SHARE;
-  *busy = (int64_t)(cpu - pace->process_cpu_ns) > (int64_t)PACE_WORKS_NS;
-  pace->process_cpu_ns = cpu;
-  pace->checked_ns = now;
-  const uint64_t pause = *busy ? pace_work(pace, signs) : pace_rest(pace, signs->rests);
-  return least < pause ? pause : least < PACE_LONGEST_NS ? least : PACE_LONGEST_NS;
-}
-
-uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
-  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
-  if (pause_ns > PACE_IDLE_NS && pace->rest_ns > PACE_IDLE_NS) return ONSTACK_PAUSE_REST;
-  return pause_ns > ONSTACK_PACE_BUSY_NS ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_SHORT;
+int onstack_tables_keep_in(const char *directory) {
+  ONSTACK_UNCANCELLED;
+  return onstack_table_files_use(directory);
 }
 
 /* ---- core/sampler/api/session.c ---- */
@@ -7884,51 +7839,6 @@ ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const on
 
 #endif
 
-/* ---- core/sampler/modules/table_files.h ---- */
-/*
- * Rule tables of large objects, kept in files of a directory from one process to the next. A file's name is the object's build
- * id and the number of what makes tables (TABLE_FILES_FORMAT).
- *
- * A handler trusts its tables, so nobody else may write what is read here: the directory and the file belong to this user or
- * to root, and others have no right to write them. What was read is copied, so that a file may be cut or removed at any time,
- * and is checked: a sum of all words against a disk that lies, and each number that the handler follows.
- * Ordinary threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
-#define ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
-
-/* Objects with less of .eh_frame are derived in less than a millisecond. */
-#define ONSTACK_TABLE_FILES_LEAST ((size_t)1 << 16)
-
-/* Which table is meant. */
-typedef struct onstack_table_key {
-  onstack_elf_build_id build_id;
-  uint64_t extent;         /* of the object in memory */
-  uint64_t section_offset; /* of .eh_frame, from the object's lowest address */
-  uint64_t section_bytes;  /* up to the end of its segment */
-} onstack_table_key;
-
-/* Any thread, while no other calls it. NULL: none is kept any more. Errors: -errno; -EACCES: others may write there. */
-ONSTACK_INTERNAL int onstack_table_files_use(const char *directory);
-
-ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
-
-/* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
-
-/* What cannot be written is left out. Its directory is a local one: the caller waits, with the lock of all objects. */
-ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
-
-/* Since the process began: tables that were read, were written, files that were not trusted, and tables that could not be
-   written. */
-typedef struct onstack_table_files_counters {
-  uint64_t read, kept, refused, failed;
-} onstack_table_files_counters;
-
-ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
-
-#endif
-
 /* ---- core/profile/truncation.h ---- */
 /* What is said of stacks that were cut short. All strings are static. */
 #ifndef ONSTACK_PROFILE_TRUNCATION_H
@@ -8106,13 +8016,6 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
   return result;
 }
 
-/* ---- core/sampler/api/tables.c ---- */
-
-int onstack_tables_keep_in(const char *directory) {
-  ONSTACK_UNCANCELLED;
-  return onstack_table_files_use(directory);
-}
-
 /* ---- core/sampler/api/thread_labels.c ---- */
 /*
  * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
@@ -8166,6 +8069,40 @@ ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t 
 
 /* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
+
+#endif
+
+/* ---- core/sampler/labels/go_labels.h ---- */
+/*
+ * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
+ *
+ * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
+ * that goroutine stands still in our handler. What it points to is never changed after it was made
+ * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
+ * on the same. A drain that came later could not: the collector may have run in between.
+ *
+ * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
+ * its own (thread_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
+ * wrong layout, or a system without that copy, gives no labels rather than a fault.
+ */
+#ifndef ONSTACK_SAMPLER_LABELS_GO_LABELS_H
+#define ONSTACK_SAMPLER_LABELS_GO_LABELS_H
+
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
+/*
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                    uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
 
 #endif
 
@@ -8316,6 +8253,46 @@ int onstack_thread_label_set(const char *key, const char *value) {
 
 void onstack_thread_labels_clear(void) {
   if (labels_known()) labels_put(NULL);
+}
+
+/* ---- goroutines: finds out where they keep their labels, with the host's help, and turns their reading on ---- */
+
+#define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
+
+/* The runtime whose code holds `text`; found by the first session, or here. */
+static onstack_go_runtime *go_labels_runtime(uint64_t address) {
+  ONSTACK_UNCANCELLED;
+  if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
+  return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
+}
+
+int onstack_go_labels_find(uint64_t text, uint64_t labels) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  uint64_t goroutine;
+  int found = ONSTACK_E_UNSUPPORTED;
+  if (!go || labels == 0 || (goroutine = onstack_go_current(go)) == 0) return ONSTACK_E_UNSUPPORTED;
+  for (uint32_t offset = 0; offset < GO_LABELS_G; offset += 8) {
+    uint64_t pair[2];
+    if (!onstack_memory_copy_pair(goroutine + offset, pair)) break; /* the end of a page, at worst */
+    if (pair[0] != labels) continue;
+    if (found >= 0) return ONSTACK_E_UNSUPPORTED; /* not the only one */
+    found = (int)offset;
+  }
+  return found;
+}
+
+int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  if (!go) return ONSTACK_E_UNSUPPORTED;
+  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
+  return (int)(result & ~ONSTACK_GO_LABELS_CUT);
+}
+
+int onstack_go_labels_use(uint64_t text, uint32_t offset) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  if (!go || offset >= GO_LABELS_G) return ONSTACK_E_UNSUPPORTED;
+  onstack_store_relaxed(&go->layout.g_labels, offset);
+  return 0;
 }
 
 /* ---- core/sampler/api/traceback.c ---- */

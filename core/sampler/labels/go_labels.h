@@ -8,7 +8,7 @@
  * on the same. A drain that came later could not: the collector may have run in between.
  *
  * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
- * its own (goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
+ * its own (thread_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
  * wrong layout, or a system without that copy, gives no labels rather than a fault.
  */
 #ifndef ONSTACK_SAMPLER_LABELS_GO_LABELS_H
