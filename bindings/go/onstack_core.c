@@ -603,7 +603,7 @@ ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 #endif
 
 /* ---- core/platform/own_memory.h ---- */
-/* What this library maps for itself, so that an account of the process's memory can name it. */
+/* What this library maps for itself, so that an account of the process's memory can name it, and when it allocates. */
 #ifndef ONSTACK_PLATFORM_OWN_MEMORY_H
 #define ONSTACK_PLATFORM_OWN_MEMORY_H
 
@@ -613,6 +613,13 @@ ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
 ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
 /* Bytes in memory, for a look at the whole process. Ordinary threads. */
 ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
+
+/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
+
+/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
+   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
+#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
+ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
 
 #endif
 
@@ -1050,6 +1057,13 @@ ONSTACK_INTERNAL bool onstack_loaded_symbols_find(const onstack_loaded_symbols *
 
 /* Returns true if the object asks the loader for a function of this name. */
 ONSTACK_INTERNAL bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name);
+
+/*
+ * Keeps the object that holds this code mapped for ever: the handler may be reached after the last stop (a pending
+ * signal, an owner that restores our pointer), also when the library is a static part of a plugin that is closed.
+ * Idempotent. Under the control lock, or before this library has a thread.
+ */
+ONSTACK_INTERNAL void onstack_pin_self(void);
 #endif
 
 #endif
@@ -1249,6 +1263,7 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 
 #endif
 
+#include <dlfcn.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -1620,6 +1635,23 @@ static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *coun
 }
 
 bool onstack_loader_count(onstack_loader_counts *counts) { return loader_iterate(loader_read_counts, counts); }
+
+/* ---- pinning ---- */
+
+/* Weak: in a static program there is no dynamic linker to ask, and nothing that could be closed. */
+#pragma weak dlopen
+#pragma weak dladdr
+
+void onstack_pin_self(void) {
+  static bool pinned;
+  Dl_info info;
+  if (pinned || !dlopen || !dladdr) return;
+  pinned = true;
+  onstack_loader_enter();
+  if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
+    dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
+  onstack_loader_leave();
+}
 #else
 bool onstack_loader_count(onstack_loader_counts *counts) {
   (void)counts;
@@ -1847,21 +1879,6 @@ void onstack_moment(uint32_t round) {
     onstack_sys_sleep(MOMENT_NS);
 }
 
-/* ---- core/platform/ours.c ---- */
-/* ---- core/platform/ours.h ---- */
-/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
-#ifndef ONSTACK_PLATFORM_OURS_H
-#define ONSTACK_PLATFORM_OURS_H
-
-/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
-   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
-#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
-ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
 /* ---- core/platform/own_memory.c ---- */
 
 #include <sys/mman.h>
@@ -1915,6 +1932,8 @@ uint64_t onstack_own_memory_resident(void) {
     resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
   return resident;
 }
+
+ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
 
 /* ---- core/platform/proc.c ---- */
 /* ---- core/platform/proc.h ---- */
@@ -7147,19 +7166,6 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
 
 /* ---- core/sampler/api/slots.c ---- */
 
-/* ---- core/sampler/session/pin.h ---- */
-#ifndef ONSTACK_SAMPLER_SESSION_PIN_H
-#define ONSTACK_SAMPLER_SESSION_PIN_H
-
-/*
- * Keeps the object that holds this code mapped for ever: the handler may be reached after the last stop (a pending
- * signal, an owner that restores our pointer), also when the library is a static part of a plugin that is closed.
- * Idempotent. Under the control lock, or before this library has a thread.
- */
-ONSTACK_INTERNAL void onstack_pin_self(void);
-
-#endif
-
 /* ---- core/sampler/source/arm.h ---- */
 /* A session's thread gets a timer of its own: in start and scans, and in the handler of a process tick. */
 #ifndef ONSTACK_SAMPLER_SOURCE_ARM_H
@@ -8115,7 +8121,7 @@ ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
 /* Entries are those of this process: what a thread knows of an older generation was its parent's. */
 static uint32_t labels_generation = LABELS_ENDED + 1;
 
-/* Initial-exec, as in sampler/source/heap.c: no call of the loader, which may allocate. */
+/* Initial-exec, as in sampler/source/clock_heap.c: no call of the loader, which may allocate. */
 static __thread __attribute__((tls_model("initial-exec"))) struct {
   onstack_label_entry *entry;
   uint32_t generation;
@@ -15608,25 +15614,6 @@ void onstack_code_map_after_fork(void) {
   onstack_seqlock_after_fork(&onstack_code.lock);
 }
 
-/* ---- core/sampler/session/pin.c ---- */
-
-#include <dlfcn.h>
-
-/* Weak: in a static program there is no dynamic linker to ask, and nothing that could be closed. */
-#pragma weak dlopen
-#pragma weak dladdr
-
-void onstack_pin_self(void) {
-  static bool pinned;
-  Dl_info info;
-  if (pinned || !dlopen || !dladdr) return;
-  pinned = true;
-  onstack_loader_enter();
-  if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
-    dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
-  onstack_loader_leave();
-}
-
 /* ---- core/sampler/session/record_handler.c ---- */
 /* ---- core/sampler/session/record.h ---- */
 /*
@@ -17890,19 +17877,35 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
 };
 
 /* ---- core/sampler/source/clock_heap.c ---- */
-/* No clock at all: the program's allocations make the samples (sampler/source/heap.h). */
-/* ---- core/sampler/source/heap.h ---- */
 /*
- * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and what switches
- * them on and off. One session at a time.
+ * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and the clock, which
+ * does not tick. One session at a time.
  */
-#ifndef ONSTACK_SAMPLER_SOURCE_HEAP_H
-#define ONSTACK_SAMPLER_SOURCE_HEAP_H
+/* ---- core/sampler/source/draw.h ---- */
+/*
+ * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
+ * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
+ */
+#ifndef ONSTACK_SAMPLER_SOURCE_DRAW_H
+#define ONSTACK_SAMPLER_SOURCE_DRAW_H
 
-/* From here on allocations are sampled into the running slot. Start only. */
-ONSTACK_INTERNAL void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval);
-/* No new sample is begun; one that is under way is waited for by whoever waits for the slot's records. Stop only. */
-ONSTACK_INTERNAL void onstack_heap_switch_off(void);
+/* What one sampled allocation stands for. */
+typedef struct onstack_draw_weight {
+  uint32_t objects; /* at least 1 */
+  uint64_t bytes;
+} onstack_draw_weight;
+
+/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
+ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
+
+/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
+ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+
+/*
+ * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
+ * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
+ */
+ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
 
 #endif
 
@@ -17989,9 +17992,216 @@ ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
 #endif
 
-#include <inttypes.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <inttypes.h>
 #include <stdio.h>
+
+/* What every allocation looks at. Written by start and stop; the number publishes the rest, and a thread that reads it late may
+   find the marks of before the first start. */
+static const uint8_t heap_no_marks;
+static onstack_heap_state heap_state = {.marks = &heap_no_marks};
+
+static struct {
+  uint64_t seed; /* the session's, never 0: a child of fork has its parent's threads' generators */
+  int32_t pid;
+  uint32_t interval;
+  uint32_t generation; /* of the slot */
+  uint32_t last;       /* the number given out last */
+  onstack_slot *slot;
+} heap;
+
+/*
+ * A thread's own. Initial-exec: no call of the loader, which may allocate, on the way of an allocation. A signal handler
+ * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
+ */
+typedef struct heap_thread {
+  uint64_t left;          /* bytes before the one that is sampled next */
+  uint64_t random, seed;  /* the generator, and from what session's seed it began */
+  uint32_t number;        /* of the session that `left` belongs to */
+  uint32_t drawn;         /* of the session of the last distance */
+  uint32_t known;         /* of the session that `record` and `tid` belong to */
+  uint32_t tid;           /* a child of fork has another; it has another session, too */
+  onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
+} heap_thread;
+
+static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
+
+/* From here on allocations are sampled into the running slot. Start only. */
+static void heap_switch_on(onstack_slot *slot, uint32_t interval) {
+  onstack_store_relaxed(&heap.slot, slot);
+  onstack_store_relaxed(&heap.interval, interval);
+  onstack_store_relaxed(&heap.generation, slot->generation);
+  const int32_t pid = onstack_sys_getpid();
+  onstack_store_relaxed(&heap.pid, pid);
+  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)pid << 40) | 1);
+  /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
+  onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
+  onstack_publish(&heap_state.mask, onstack_live_filter_mask());
+  if (++heap.last == 0) heap.last = 1;
+  onstack_publish(&heap_state.number, heap.last);
+}
+
+/* No new sample is begun; one that is under way is waited for by whoever waits for the slot's records. Stop only. */
+static void heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
+
+const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
+
+/* The calling thread's generator; never 0, which would stay. */
+static uint64_t *heap_random(void) {
+  const uint64_t seed = onstack_load_relaxed(&heap.seed);
+  if (heap_own.seed != seed) {
+    heap_own.random = onstack_draw_mix(seed ^ (uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32) | 1;
+    heap_own.seed = seed;
+  }
+  return &heap_own.random;
+}
+
+uint64_t onstack_heap_distance(void) {
+  const uint32_t number = onstack_observe(&heap_state.number);
+  if (number == 0) return 0;
+  heap_own.drawn = number;
+  const uint32_t interval = onstack_load_relaxed(&heap.interval);
+  return interval > 1 ? onstack_draw_distance(heap_random(), interval) : 0;
+}
+
+/* The countdown of a block's bytes. */
+static bool heap_is_due(uint32_t number, size_t size) {
+  const size_t bytes = size > 0 ? size : 1;
+  if (heap_own.number != number) {
+    heap_own.left = onstack_heap_distance();
+    heap_own.number = number;
+  }
+  const bool due = bytes > heap_own.left;
+  heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
+  return due;
+}
+
+/*
+ * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which
+ * has begun since, shows by the number. A child of vfork does not enter: it has its parent's memory, and if it were killed
+ * inside, the session's end would wait for it for ever.
+ */
+static bool heap_enter(onstack_source_visit *visit, uint32_t number) {
+  onstack_slot *slot = onstack_load_relaxed(&heap.slot);
+  if (onstack_sys_getpid() != onstack_load_relaxed(&heap.pid)) return false;
+  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation))) return false;
+  if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
+  onstack_source_leave(visit);
+  return false;
+}
+
+static void heap_name(uint64_t name[2]) {
+  name[0] = name[1] = 0;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+}
+
+/*
+ * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
+ * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
+ * ended: housekeeping corrects it within a second.
+ */
+static void heap_meet(onstack_slot *slot, uint32_t number) {
+  uint64_t name[2];
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
+    heap_name(name);
+    for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
+    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
+  }
+  heap_own.record = record;
+  heap_own.tid = tid;
+  heap_own.known = number;
+}
+
+/* A handler may allocate on an alternate stack that holds it, and no walk. Elsewhere nobody tells where the stack ends, as for
+   ticks (sampler/source/entry_handler.c). */
+static bool heap_has_room(const onstack_slot *slot) {
+  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  stack_t alternate = {.ss_flags = 0};
+  if (onstack_sys_call2(SYS_sigaltstack, 0, (long)&alternate) < 0 || !(alternate.ss_flags & SS_ONSTACK)) return true;
+  return here - (uint64_t)(uintptr_t)alternate.ss_sp >= slot->stack_bytes;
+}
+
+/* Every signal is blocked: nobody else on this thread writes heap_own. */
+static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
+  onstack_thread *record = heap_own.record;
+  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, onstack_load_relaxed(&heap.interval));
+  uint64_t name[2];
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
+  if (!heap_has_room(slot)) {
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight.objects);
+    return;
+  }
+  if (record)
+    onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
+  else
+    heap_name(name);
+  const uint32_t place = onstack_live_claim(address);
+  const onstack_event event = {.thread = record,
+                               .tid = heap_own.tid,
+                               .kind = ONSTACK_KIND_ALLOCATION,
+                               .value = weight.bytes,
+                               .weight = weight.objects,
+                               .flags = place == ONSTACK_LIVE_NONE ? ONSTACK_SAMPLE_UNTRACKED : 0,
+                               .name = name,
+                               .registers = registers};
+  const uint64_t recorded = onstack_record(slot, &event);
+  if (place == ONSTACK_LIVE_NONE) return;
+  const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)heap_own.tid};
+  if (recorded != 0)
+    onstack_live_begin(place, &note);
+  else
+    onstack_live_release(place);
+}
+
+/* The frame record that this function keeps leads to the caller's registers. */
+__attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
+  const uint64_t *frame = __builtin_frame_address(0);
+  /* A return address; inside the call, as a walk expects of a first PC. */
+  const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
+  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
+  const uint32_t number = onstack_observe(&heap_state.number);
+  onstack_source_visit visit;
+  if (!address || number == 0 || onstack_ours > 0) return;
+  if (heap_own.drawn != number) return; /* it was due in a session that is over */
+  const bool met = heap_own.known == number;
+  /* What our own threads allocate is no business of the host's. */
+  if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
+  if (!heap_enter(&visit, number)) return;
+  if (!met) heap_meet(visit.slot, number);
+  heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
+  onstack_source_leave(&visit);
+}
+
+void onstack_heap_allocated(const void *address, size_t size) {
+  const uint32_t number = onstack_observe(&heap_state.number); /* pairs with the publish of a start */
+  if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
+}
+
+/* With some thousand live samples the filter is wrong once in ten times: a visit, which costs two system calls, is for blocks
+   that are there. */
+static __attribute__((noinline)) void heap_end(uint32_t number, uint64_t address) {
+  onstack_source_visit visit;
+  if (!onstack_live_has(address) || !heap_enter(&visit, number)) return;
+  onstack_live_end(address);
+  onstack_source_leave(&visit);
+}
+
+void onstack_heap_freed(const void *address) {
+  const uint32_t number = onstack_observe(&heap_state.number);
+  if (__builtin_expect(number == 0, 1) || !address) return;
+  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0))
+    heap_end(number, (uint64_t)(uintptr_t)address);
+}
+
+void onstack_heap_moved(const void *from, const void *to, size_t size) {
+  onstack_heap_freed(from);
+  onstack_heap_allocated(to, size);
+}
+
+/* ---- the clock ---- */
 
 #define CLOCK_HEAP_INTERVAL (512u << 10)
 #define CLOCK_HEAP_OBJECTS 16384u
@@ -18035,12 +18245,12 @@ static int clock_heap_join(onstack_slot *slot, const onstack_settings *settings)
 
 static int clock_heap_start(onstack_slot *slot, int listed) {
   (void)listed;
-  onstack_heap_switch_on(slot, (uint32_t)slot->periods[ONSTACK_KIND_ALLOCATION]);
+  heap_switch_on(slot, (uint32_t)slot->periods[ONSTACK_KIND_ALLOCATION]);
   return 0;
 }
 
 static void clock_heap_leave(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->object_base) != 0) onstack_heap_switch_off();
+  if (onstack_load_relaxed(&slot->object_base) != 0) heap_switch_off();
 }
 
 static void clock_heap_drop(onstack_slot *slot) {
@@ -18050,7 +18260,7 @@ static void clock_heap_drop(onstack_slot *slot) {
 }
 
 static void clock_heap_after_fork(void) {
-  onstack_heap_switch_off();
+  heap_switch_off();
   clock_heap_owner = NULL;
 }
 
@@ -18838,33 +19048,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal = {
 };
 
 /* ---- core/sampler/source/draw.c ---- */
-/* ---- core/sampler/source/draw.h ---- */
-/*
- * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
- * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_DRAW_H
-#define ONSTACK_SAMPLER_SOURCE_DRAW_H
-
-/* What one sampled allocation stands for. */
-typedef struct onstack_draw_weight {
-  uint32_t objects; /* at least 1 */
-  uint64_t bytes;
-} onstack_draw_weight;
-
-/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
-ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
-
-/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
-ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
-
-/*
- * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
- * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
- */
-ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
-
-#endif
 
 #include <string.h>
 
@@ -19406,213 +19589,6 @@ void onstack_hand_on_wait_taken(const onstack_slot *slot) {
   const uint64_t until_ns = onstack_monotonic_ns() + HAND_ON_WAIT_NS;
   for (uint32_t i = 0; i < state->count; i++)
     while (onstack_task_awaits(state->tids[i], slot->signal) && onstack_monotonic_ns() < until_ns) onstack_sys_sleep(50000);
-}
-
-/* ---- core/sampler/source/heap.c ---- */
-
-#include <signal.h>
-#include <sys/prctl.h>
-
-/* What every allocation looks at. Written by start and stop; the number publishes the rest, and a thread that reads it late may
-   find the marks of before the first start. */
-static const uint8_t heap_no_marks;
-static onstack_heap_state heap_state = {.marks = &heap_no_marks};
-
-static struct {
-  uint64_t seed; /* the session's, never 0: a child of fork has its parent's threads' generators */
-  int32_t pid;
-  uint32_t interval;
-  uint32_t generation; /* of the slot */
-  uint32_t last;       /* the number given out last */
-  onstack_slot *slot;
-} heap;
-
-/*
- * A thread's own. Initial-exec: no call of the loader, which may allocate, on the way of an allocation. A signal handler
- * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
- */
-typedef struct heap_thread {
-  uint64_t left;          /* bytes before the one that is sampled next */
-  uint64_t random, seed;  /* the generator, and from what session's seed it began */
-  uint32_t number;        /* of the session that `left` belongs to */
-  uint32_t drawn;         /* of the session of the last distance */
-  uint32_t known;         /* of the session that `record` and `tid` belong to */
-  uint32_t tid;           /* a child of fork has another; it has another session, too */
-  onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
-} heap_thread;
-
-static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
-
-void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
-  onstack_store_relaxed(&heap.slot, slot);
-  onstack_store_relaxed(&heap.interval, interval);
-  onstack_store_relaxed(&heap.generation, slot->generation);
-  const int32_t pid = onstack_sys_getpid();
-  onstack_store_relaxed(&heap.pid, pid);
-  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)pid << 40) | 1);
-  /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
-  onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
-  onstack_publish(&heap_state.mask, onstack_live_filter_mask());
-  if (++heap.last == 0) heap.last = 1;
-  onstack_publish(&heap_state.number, heap.last);
-}
-
-void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
-
-const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
-
-/* The calling thread's generator; never 0, which would stay. */
-static uint64_t *heap_random(void) {
-  const uint64_t seed = onstack_load_relaxed(&heap.seed);
-  if (heap_own.seed != seed) {
-    heap_own.random = onstack_draw_mix(seed ^ (uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32) | 1;
-    heap_own.seed = seed;
-  }
-  return &heap_own.random;
-}
-
-uint64_t onstack_heap_distance(void) {
-  const uint32_t number = onstack_observe(&heap_state.number);
-  if (number == 0) return 0;
-  heap_own.drawn = number;
-  const uint32_t interval = onstack_load_relaxed(&heap.interval);
-  return interval > 1 ? onstack_draw_distance(heap_random(), interval) : 0;
-}
-
-/* The countdown of a block's bytes. */
-static bool heap_is_due(uint32_t number, size_t size) {
-  const size_t bytes = size > 0 ? size : 1;
-  if (heap_own.number != number) {
-    heap_own.left = onstack_heap_distance();
-    heap_own.number = number;
-  }
-  const bool due = bytes > heap_own.left;
-  heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
-  return due;
-}
-
-/*
- * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which
- * has begun since, shows by the number. A child of vfork does not enter: it has its parent's memory, and if it were killed
- * inside, the session's end would wait for it for ever.
- */
-static bool heap_enter(onstack_source_visit *visit, uint32_t number) {
-  onstack_slot *slot = onstack_load_relaxed(&heap.slot);
-  if (onstack_sys_getpid() != onstack_load_relaxed(&heap.pid)) return false;
-  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation))) return false;
-  if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
-  onstack_source_leave(visit);
-  return false;
-}
-
-static void heap_name(uint64_t name[2]) {
-  name[0] = name[1] = 0;
-  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
-}
-
-/*
- * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
- * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
- * ended: housekeeping corrects it within a second.
- */
-static void heap_meet(onstack_slot *slot, uint32_t number) {
-  uint64_t name[2];
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
-    heap_name(name);
-    for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
-    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
-  }
-  heap_own.record = record;
-  heap_own.tid = tid;
-  heap_own.known = number;
-}
-
-/* A handler may allocate on an alternate stack that holds it, and no walk. Elsewhere nobody tells where the stack ends, as for
-   ticks (sampler/source/entry_handler.c). */
-static bool heap_has_room(const onstack_slot *slot) {
-  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  stack_t alternate = {.ss_flags = 0};
-  if (onstack_sys_call2(SYS_sigaltstack, 0, (long)&alternate) < 0 || !(alternate.ss_flags & SS_ONSTACK)) return true;
-  return here - (uint64_t)(uintptr_t)alternate.ss_sp >= slot->stack_bytes;
-}
-
-/* Every signal is blocked: nobody else on this thread writes heap_own. */
-static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
-  onstack_thread *record = heap_own.record;
-  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, onstack_load_relaxed(&heap.interval));
-  uint64_t name[2];
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
-  if (!heap_has_room(slot)) {
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight.objects);
-    return;
-  }
-  if (record)
-    onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
-  else
-    heap_name(name);
-  const uint32_t place = onstack_live_claim(address);
-  const onstack_event event = {.thread = record,
-                               .tid = heap_own.tid,
-                               .kind = ONSTACK_KIND_ALLOCATION,
-                               .value = weight.bytes,
-                               .weight = weight.objects,
-                               .flags = place == ONSTACK_LIVE_NONE ? ONSTACK_SAMPLE_UNTRACKED : 0,
-                               .name = name,
-                               .registers = registers};
-  const uint64_t recorded = onstack_record(slot, &event);
-  if (place == ONSTACK_LIVE_NONE) return;
-  const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)heap_own.tid};
-  if (recorded != 0)
-    onstack_live_begin(place, &note);
-  else
-    onstack_live_release(place);
-}
-
-/* The frame record that this function keeps leads to the caller's registers. */
-__attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
-  const uint64_t *frame = __builtin_frame_address(0);
-  /* A return address; inside the call, as a walk expects of a first PC. */
-  const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
-  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
-  const uint32_t number = onstack_observe(&heap_state.number);
-  onstack_source_visit visit;
-  if (!address || number == 0 || onstack_ours > 0) return;
-  if (heap_own.drawn != number) return; /* it was due in a session that is over */
-  const bool met = heap_own.known == number;
-  /* What our own threads allocate is no business of the host's. */
-  if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!heap_enter(&visit, number)) return;
-  if (!met) heap_meet(visit.slot, number);
-  heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
-  onstack_source_leave(&visit);
-}
-
-void onstack_heap_allocated(const void *address, size_t size) {
-  const uint32_t number = onstack_observe(&heap_state.number); /* pairs with the publish of a start */
-  if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
-}
-
-/* With some thousand live samples the filter is wrong once in ten times: a visit, which costs two system calls, is for blocks
-   that are there. */
-static __attribute__((noinline)) void heap_end(uint32_t number, uint64_t address) {
-  onstack_source_visit visit;
-  if (!onstack_live_has(address) || !heap_enter(&visit, number)) return;
-  onstack_live_end(address);
-  onstack_source_leave(&visit);
-}
-
-void onstack_heap_freed(const void *address) {
-  const uint32_t number = onstack_observe(&heap_state.number);
-  if (__builtin_expect(number == 0, 1) || !address) return;
-  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0))
-    heap_end(number, (uint64_t)(uintptr_t)address);
-}
-
-void onstack_heap_moved(const void *from, const void *to, size_t size) {
-  onstack_heap_freed(from);
-  onstack_heap_allocated(to, size);
 }
 
 /* ---- core/sampler/source/live.c ---- */

@@ -7,6 +7,7 @@
 #include "platform/process_memory.h"
 #include "platform/sys.h"
 
+#include <dlfcn.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -378,6 +379,23 @@ static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *coun
 }
 
 bool onstack_loader_count(onstack_loader_counts *counts) { return loader_iterate(loader_read_counts, counts); }
+
+/* ---- pinning ---- */
+
+/* Weak: in a static program there is no dynamic linker to ask, and nothing that could be closed. */
+#pragma weak dlopen
+#pragma weak dladdr
+
+void onstack_pin_self(void) {
+  static bool pinned;
+  Dl_info info;
+  if (pinned || !dlopen || !dladdr) return;
+  pinned = true;
+  onstack_loader_enter();
+  if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
+    dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
+  onstack_loader_leave();
+}
 #else
 bool onstack_loader_count(onstack_loader_counts *counts) {
   (void)counts;

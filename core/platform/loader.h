@@ -121,6 +121,13 @@ ONSTACK_INTERNAL bool onstack_loaded_symbols_find(const onstack_loaded_symbols *
 
 /* Returns true if the object asks the loader for a function of this name. */
 ONSTACK_INTERNAL bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name);
+
+/*
+ * Keeps the object that holds this code mapped for ever: the handler may be reached after the last stop (a pending
+ * signal, an owner that restores our pointer), also when the library is a static part of a plugin that is closed.
+ * Idempotent. Under the control lock, or before this library has a thread.
+ */
+ONSTACK_INTERNAL void onstack_pin_self(void);
 #endif
 
 #endif

@@ -6,7 +6,6 @@
 #include "platform/loader.h"
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
-#include "sampler/session/pin.h"
 #include "sampler/signal/own_threads.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"

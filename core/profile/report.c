@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/report.h"
 
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "platform/sized.h"
 #include "profile/elf/demangle.h"
 #include "profile/elf/symbolize.h"

@@ -5,7 +5,7 @@
 #include "sampler/api/start.h"
 
 #include "platform/exceptions.h"
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "sampler/signal/action.h"
 #include "sampler/session/code_map_update.h"
 #include "sampler/api/fork.h"

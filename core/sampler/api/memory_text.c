@@ -3,7 +3,6 @@
 #include "sampler/api/memory_text.h"
 
 #include "platform/exceptions.h"
-#include "platform/ours.h"
 #include "platform/own_memory.h"
 #include "platform/proc.h"
 #include "platform/sized.h"

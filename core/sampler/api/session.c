@@ -3,7 +3,7 @@
 #include "sampler/api/session.h"
 
 #include "platform/exceptions.h"
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
 #include "sampler/api/choose.h"

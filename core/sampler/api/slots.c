@@ -9,7 +9,6 @@
 #include "sampler/session/code_map_update.h"
 #include "platform/loader.h"
 #include "sampler/modules/modules.h"
-#include "sampler/session/pin.h"
 #include "sampler/source/clock.h"
 #include "sampler/source/hand_on.h"
 #include "sampler/source/threads.h"

@@ -9,7 +9,7 @@
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
 #include "sampler/api/fork.h"
-#include "sampler/session/pin.h"
+#include "platform/loader.h"
 #include "sampler/api/slots.h"
 #include "sampler/labels/labels.h"
 #include "sampler/session/code_map_update.h"
@@ -25,7 +25,7 @@
 /* Entries are those of this process: what a thread knows of an older generation was its parent's. */
 static uint32_t labels_generation = LABELS_ENDED + 1;
 
-/* Initial-exec, as in sampler/source/heap.c: no call of the loader, which may allocate. */
+/* Initial-exec, as in sampler/source/clock_heap.c: no call of the loader, which may allocate. */
 static __thread __attribute__((tls_model("initial-exec"))) struct {
   onstack_label_entry *entry;
   uint32_t generation;
