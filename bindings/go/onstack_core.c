@@ -9,20 +9,9 @@
 #include "onstack_names.h"
 #include "onstack.h"
 
-/* ---- core/platform/elf_build_id.c ---- */
-/* ---- core/platform/elf_build_id.h ---- */
-/* Which build an ELF file is. */
-#ifndef ONSTACK_PLATFORM_ELF_BUILD_ID_H
-#define ONSTACK_PLATFORM_ELF_BUILD_ID_H
-
+/* ---- core/platform/elf_file.c ---- */
 /* ---- core/platform/elf_file.h ---- */
-/*
- * A view of an ELF image: a file, or a mapped image in this process (the vdso, the first pages of a library).
- *
- * Nothing in the image is trusted: each offset, count and size is checked against the image's size before use, and
- * bytes are copied by pread or by the kernel (process_vm_readv), never read through a mapping, since a file may shrink
- * and a library may be unmapped while we look. An image that makes no sense has fewer tables, or does not open.
- */
+/* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
 #ifndef ONSTACK_PLATFORM_ELF_FILE_H
 #define ONSTACK_PLATFORM_ELF_FILE_H
 
@@ -72,11 +61,6 @@
 #define ONSTACK_CACHE_LINE 64
 
 #endif
-
-/* ---- core/platform/elf_format.h ---- */
-/* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
-#ifndef ONSTACK_PLATFORM_ELF_FORMAT_H
-#define ONSTACK_PLATFORM_ELF_FORMAT_H
 
 typedef struct onstack_elf_header {
   uint8_t ident[16];
@@ -167,7 +151,13 @@ _Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
 
 #define ONSTACK_ELF_NOTE_BUILD_ID 3u
 
-#endif
+/*
+ * A view of an ELF image: a file, or a mapped image in this process (the vdso, the first pages of a library).
+ *
+ * Nothing in the image is trusted: each offset, count and size is checked against the image's size before use, and
+ * bytes are copied by pread or by the kernel (process_vm_readv), never read through a mapping, since a file may shrink
+ * and a library may be unmapped while we look. An image that makes no sense has fewer tables, or does not open.
+ */
 
 typedef struct onstack_elf_file {
   int descriptor;   /* -1: an image in memory */
@@ -209,7 +199,7 @@ ONSTACK_INTERNAL void onstack_elf_section_name(const onstack_elf_file *file, con
 ONSTACK_INTERNAL bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, uint64_t length,
                                                 uint64_t *difference);
 
-#endif
+/* Which build an ELF file is. */
 
 #define ONSTACK_ELF_BUILD_ID_MAX 64 /* bytes; linkers write 8 to 20 */
 
@@ -234,91 +224,6 @@ ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const 
 
 #endif
 
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
-/* Notes before the build id are small (ABI tag, properties); what lies beyond this is not looked at. */
-#define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
-
-/* A length rounded up; lengths here are sums of 32-bit numbers, so nothing wraps. */
-static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
-
-static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignment, onstack_elf_build_id *id) {
-  for (uint64_t at = 0; size - at >= sizeof(onstack_elf_note);) {
-    onstack_elf_note note;
-    memcpy(&note, notes + at, sizeof(note));
-    uint64_t content = elf_note_padded(sizeof(note) + (uint64_t)note.name_bytes, alignment);
-    uint64_t end = content + note.content_bytes;
-    if (end > size - at) return false;
-    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 && memcmp(notes + at + sizeof(note), "GNU", 4) == 0 &&
-        note.content_bytes > 0 && note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
-      id->length = note.content_bytes;
-      memcpy(id->bytes, notes + at + content, note.content_bytes);
-      return true;
-    }
-    end = elf_note_padded(end, alignment);
-    if (end > size - at) return false; /* the last one may lack its padding */
-    at += end;
-  }
-  return false;
-}
-
-static bool elf_notes_read(const onstack_elf_file *file, uint64_t offset, uint64_t size, uint64_t alignment,
-                           onstack_elf_build_id *id) {
-  if (size > ONSTACK_ELF_NOTES_LIMIT) size = ONSTACK_ELF_NOTES_LIMIT;
-  uint8_t *notes = size == 0 ? NULL : malloc((size_t)size);
-  if (!notes) return false;
-  bool found =
-      onstack_elf_read(file, offset, notes, (size_t)size) && elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
-  free(notes);
-  return found;
-}
-
-void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id) {
-  *id = (onstack_elf_build_id){0};
-  /* Segments say the truth in memory; in a separate debug file only sections do. */
-  for (uint32_t i = 0; i < file->section_count; i++) {
-    const onstack_elf_section *section = &file->sections[i];
-    if (section->type == ONSTACK_ELF_SECTION_NOTE &&
-        elf_notes_read(file, section->offset, section->bytes, section->alignment, id)) {
-      return;
-    }
-  }
-  for (uint32_t i = 0; i < file->segment_count; i++) {
-    const onstack_elf_segment *segment = &file->segments[i];
-    if (segment->type == ONSTACK_ELF_SEGMENT_NOTE &&
-        elf_notes_read(file, segment->offset, segment->file_bytes, segment->alignment, id)) {
-      return;
-    }
-  }
-}
-
-static onstack_elf_stamp elf_stamp_make(const struct stat *status) {
-#ifdef __APPLE__
-  const struct timespec *modified = &status->st_mtimespec;
-#else
-  const struct timespec *modified = &status->st_mtim;
-#endif
-  return (onstack_elf_stamp){.inode = (uint64_t)status->st_ino,
-                             .bytes = (uint64_t)status->st_size,
-                             .modified_ns = (int64_t)modified->tv_sec * 1000000000 + modified->tv_nsec};
-}
-
-onstack_elf_stamp onstack_elf_stamp_of(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 ? elf_stamp_make(&status) : (onstack_elf_stamp){0};
-}
-
-bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp) {
-  struct stat status;
-  if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) return false;
-  onstack_elf_stamp now = elf_stamp_make(&status);
-  return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
-}
-
-/* ---- core/platform/elf_file.c ---- */
-
 /* ---- core/platform/process_memory.h ---- */
 #ifndef ONSTACK_PLATFORM_PROCESS_MEMORY_H
 #define ONSTACK_PLATFORM_PROCESS_MEMORY_H
@@ -333,27 +238,35 @@ ONSTACK_INTERNAL bool onstack_process_memory_read(uint64_t address, void *out, s
 
 #endif
 
-/* ---- core/platform/regular_file.h ---- */
-#ifndef ONSTACK_PLATFORM_REGULAR_FILE_H
-#define ONSTACK_PLATFORM_REGULAR_FILE_H
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+#include <sys/stat.h>
+#include <fcntl.h>
+
+/* More than any linker makes; bounds what a hostile header can make us allocate (16 MiB). */
+#define ONSTACK_ELF_SECTION_LIMIT ((uint64_t)1 << 18)
 
 /*
  * Opens a file that somebody else named (the loader, /proc/self/maps) for reading; only a regular one: to open a pipe
  * would wait for its other end, and a device may act. Returns its descriptor and *size; -errno, or -ENOEXEC for what is
  * no regular file. Ordinary threads.
  */
-ONSTACK_INTERNAL int onstack_regular_file_open(const char *path, uint64_t *size);
-
-#endif
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-/* More than any linker makes; bounds what a hostile header can make us allocate (16 MiB). */
-#define ONSTACK_ELF_SECTION_LIMIT ((uint64_t)1 << 18)
+static int elf_open_regular(const char *path, uint64_t *size) {
+  struct stat status;
+  if (stat(path, &status) != 0) return -errno;
+  if (!S_ISREG(status.st_mode)) return -ENOEXEC;
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (descriptor < 0) return -errno;
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
+    close(descriptor); /* replaced between stat and open */
+    return -ENOEXEC;
+  }
+  *size = (uint64_t)status.st_size;
+  return descriptor;
+}
 
 static bool elf_read_file(int descriptor, uint64_t offset, void *bytes, size_t length) {
   char *next = bytes;
@@ -437,7 +350,7 @@ static int elf_open_tables(onstack_elf_file *file) {
 
 int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
   *file = (onstack_elf_file){.descriptor = -1};
-  file->descriptor = onstack_regular_file_open(path, &file->size);
+  file->descriptor = elf_open_regular(path, &file->size);
   if (file->descriptor < 0) return file->descriptor;
   return elf_open_tables(file);
 }
@@ -484,6 +397,85 @@ bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, ui
   return true;
 }
 
+/* Notes before the build id are small (ABI tag, properties); what lies beyond this is not looked at. */
+#define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
+
+/* A length rounded up; lengths here are sums of 32-bit numbers, so nothing wraps. */
+static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
+
+static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignment, onstack_elf_build_id *id) {
+  for (uint64_t at = 0; size - at >= sizeof(onstack_elf_note);) {
+    onstack_elf_note note;
+    memcpy(&note, notes + at, sizeof(note));
+    uint64_t content = elf_note_padded(sizeof(note) + (uint64_t)note.name_bytes, alignment);
+    uint64_t end = content + note.content_bytes;
+    if (end > size - at) return false;
+    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 && memcmp(notes + at + sizeof(note), "GNU", 4) == 0 &&
+        note.content_bytes > 0 && note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
+      id->length = note.content_bytes;
+      memcpy(id->bytes, notes + at + content, note.content_bytes);
+      return true;
+    }
+    end = elf_note_padded(end, alignment);
+    if (end > size - at) return false; /* the last one may lack its padding */
+    at += end;
+  }
+  return false;
+}
+
+static bool elf_notes_read(const onstack_elf_file *file, uint64_t offset, uint64_t size, uint64_t alignment,
+                           onstack_elf_build_id *id) {
+  if (size > ONSTACK_ELF_NOTES_LIMIT) size = ONSTACK_ELF_NOTES_LIMIT;
+  uint8_t *notes = size == 0 ? NULL : malloc((size_t)size);
+  if (!notes) return false;
+  bool found =
+      onstack_elf_read(file, offset, notes, (size_t)size) && elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
+  free(notes);
+  return found;
+}
+
+void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id) {
+  *id = (onstack_elf_build_id){0};
+  /* Segments say the truth in memory; in a separate debug file only sections do. */
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    const onstack_elf_section *section = &file->sections[i];
+    if (section->type == ONSTACK_ELF_SECTION_NOTE &&
+        elf_notes_read(file, section->offset, section->bytes, section->alignment, id)) {
+      return;
+    }
+  }
+  for (uint32_t i = 0; i < file->segment_count; i++) {
+    const onstack_elf_segment *segment = &file->segments[i];
+    if (segment->type == ONSTACK_ELF_SEGMENT_NOTE &&
+        elf_notes_read(file, segment->offset, segment->file_bytes, segment->alignment, id)) {
+      return;
+    }
+  }
+}
+
+static onstack_elf_stamp elf_stamp_make(const struct stat *status) {
+#ifdef __APPLE__
+  const struct timespec *modified = &status->st_mtimespec;
+#else
+  const struct timespec *modified = &status->st_mtim;
+#endif
+  return (onstack_elf_stamp){.inode = (uint64_t)status->st_ino,
+                             .bytes = (uint64_t)status->st_size,
+                             .modified_ns = (int64_t)modified->tv_sec * 1000000000 + modified->tv_nsec};
+}
+
+onstack_elf_stamp onstack_elf_stamp_of(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 ? elf_stamp_make(&status) : (onstack_elf_stamp){0};
+}
+
+bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp) {
+  struct stat status;
+  if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) return false;
+  onstack_elf_stamp now = elf_stamp_make(&status);
+  return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
+}
+
 /* ---- core/platform/exceptions.c ---- */
 /* ---- core/platform/exceptions.h ---- */
 /*
@@ -518,15 +510,29 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
 
-/* ---- core/platform/interpreted_names.c ---- */
-/* ---- core/platform/interpreted_names.h ---- */
+/* ---- core/platform/interpreted.c ---- */
+/* ---- core/platform/interpreted.h ---- */
+/* The addresses of frames of interpreted languages: no process has code there. */
+#ifndef ONSTACK_PLATFORM_INTERPRETED_H
+#define ONSTACK_PLATFORM_INTERPRETED_H
+
+#define ONSTACK_INTERPRETED_LINE_BITS 24
+#define ONSTACK_INTERPRETED_LINES (((uint64_t)1 << ONSTACK_INTERPRETED_LINE_BITS) - 1)
+#define ONSTACK_INTERPRETED_ADDRESS(function, line)                                                                         \
+  ((uint64_t)ONSTACK_INTERPRETED_BYTE << 56 | (uint64_t)(function) << ONSTACK_INTERPRETED_LINE_BITS |                       \
+   ((uint64_t)(line) <= ONSTACK_INTERPRETED_LINES ? (uint64_t)(line) : 0))
+#define ONSTACK_INTERPRETED_FUNCTION(address) ((uint32_t)((address) >> ONSTACK_INTERPRETED_LINE_BITS))
+#define ONSTACK_INTERPRETED_LINE(address) ((uint32_t)((address)&ONSTACK_INTERPRETED_LINES))
+
+static inline __attribute__((unused)) bool onstack_is_interpreted(uint64_t address) {
+  return address >> 56 == ONSTACK_INTERPRETED_BYTE;
+}
+
 /*
  * The functions of interpreted languages that samples were in, and their numbers: an address of such a frame is
  * ONSTACK_INTERPRETED_BYTE, a function's number (32 bits), a line (24 bits). They stay until the process ends, for profiles
  * that are written later; there is room for 65,536 functions and 16 MiB of text, of which only what is used is memory.
  */
-#ifndef ONSTACK_PLATFORM_INTERPRETED_NAMES_H
-#define ONSTACK_PLATFORM_INTERPRETED_NAMES_H
 
 /* The address for a function at a line, new or known. Of a function that finds no room, or `text` NULL: that of a frame that
    cannot be named. Any ordinary thread; takes a lock of its own. */
@@ -596,27 +602,8 @@ ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 
 #endif
 
-/* ---- core/platform/interpreted.h ---- */
-/* The addresses of frames of interpreted languages (platform/interpreted_names.h): no process has code there. */
-#ifndef ONSTACK_PLATFORM_INTERPRETED_H
-#define ONSTACK_PLATFORM_INTERPRETED_H
-
-#define ONSTACK_INTERPRETED_LINE_BITS 24
-#define ONSTACK_INTERPRETED_LINES (((uint64_t)1 << ONSTACK_INTERPRETED_LINE_BITS) - 1)
-#define ONSTACK_INTERPRETED_ADDRESS(function, line)                                                                         \
-  ((uint64_t)ONSTACK_INTERPRETED_BYTE << 56 | (uint64_t)(function) << ONSTACK_INTERPRETED_LINE_BITS |                       \
-   ((uint64_t)(line) <= ONSTACK_INTERPRETED_LINES ? (uint64_t)(line) : 0))
-#define ONSTACK_INTERPRETED_FUNCTION(address) ((uint32_t)((address) >> ONSTACK_INTERPRETED_LINE_BITS))
-#define ONSTACK_INTERPRETED_LINE(address) ((uint32_t)((address)&ONSTACK_INTERPRETED_LINES))
-
-static inline __attribute__((unused)) bool onstack_is_interpreted(uint64_t address) {
-  return address >> 56 == ONSTACK_INTERPRETED_BYTE;
-}
-
-#endif
-
 /* ---- core/platform/own_memory.h ---- */
-/* What this library maps for itself, so that an account of the process's memory can name it. */
+/* What this library maps for itself, so that an account of the process's memory can name it, and when it allocates. */
 #ifndef ONSTACK_PLATFORM_OWN_MEMORY_H
 #define ONSTACK_PLATFORM_OWN_MEMORY_H
 
@@ -626,6 +613,13 @@ ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
 ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
 /* Bytes in memory, for a look at the whole process. Ordinary threads. */
 ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
+
+/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
+
+/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
+   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
+#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
+ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
 
 #endif
 
@@ -941,45 +935,27 @@ const char *onstack_labels_text(const onstack_labels *labels, uint32_t *bytes) {
   return labels->text;
 }
 
-/* ---- core/platform/load_numbers.c ---- */
-/* ---- core/platform/load_numbers.h ---- */
-/*
- * A number for each object that the loader has loaded, which no other object of the process's life has. Extents and paths do
- * not tell objects apart: a library can be unloaded, another one can take its place, and the first can return to it, between
- * two looks at the loader's list.
- *
- * glibc numbers objects in the order in which it loads them (elf/dl-object.c, l_serial), in a part of its link_map that is not
- * public. The word follows the address and the size of the object's RELRO segment, which the program header has too. The
- * offset is used if all objects agree on it, and if the words in the list of objects begin with 0 and increase, as such numbers
- * do. Other loaders, and lists of other namespaces, have no numbers here.
- */
-#ifndef ONSTACK_PLATFORM_LOAD_NUMBERS_H
-#define ONSTACK_PLATFORM_LOAD_NUMBERS_H
+/* ---- core/platform/loader.c ---- */
+/* ---- core/platform/loader.h ---- */
+/* Objects that the loader has loaded: the list of them, their program headers, numbers and symbols. */
+#ifndef ONSTACK_PLATFORM_LOADER_H
+#define ONSTACK_PLATFORM_LOADER_H
+
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
+/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
+
+static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
+                                                               const onstack_loader_counts *b) {
+  return a->adds == b->adds && a->subs == b->subs;
+}
 
 #ifdef __linux__
-#include <link.h>
-
-/* One walk along the loader's own list, beside that of dl_iterate_phdr. */
-typedef struct onstack_load_walk {
-  const struct link_map *next; /* NULL: objects have no numbers from here on */
-} onstack_load_walk;
-
-/* Before dl_iterate_phdr. */
-ONSTACK_INTERNAL void onstack_load_walk_begin(onstack_load_walk *walk);
-
-/* In each visit of dl_iterate_phdr, which holds the loader's lock. Returns the object's number; 0 if it is not known. */
-ONSTACK_INTERNAL uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info);
-#endif
-
-#endif
-
-#if defined(__linux__) && defined(__GLIBC__)
-/* ---- core/platform/object_headers.h ---- */
-/* The program headers of a loaded object. */
-#ifndef ONSTACK_PLATFORM_OBJECT_HEADERS_H
-#define ONSTACK_PLATFORM_OBJECT_HEADERS_H
-
-#ifdef __linux__
+#include <elf.h>
 #include <link.h>
 
 #define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
@@ -1000,151 +976,68 @@ static inline __attribute__((unused)) uint64_t onstack_object_segment(const stru
     if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
   return 0;
 }
-#endif
 
-#endif
+/*
+ * A number for each object that the loader has loaded, which no other object of the process's life has. Extents and paths do
+ * not tell objects apart: a library can be unloaded, another one can take its place, and the first can return to it, between
+ * two looks at the loader's list.
+ *
+ * glibc numbers objects in the order in which it loads them (elf/dl-object.c, l_serial), in a part of its link_map that is not
+ * public. The word follows the address and the size of the object's RELRO segment, which the program header has too. The
+ * offset is used if all objects agree on it, and if the words in the list of objects begin with 0 and increase, as such numbers
+ * do. Other loaders, and lists of other namespaces, have no numbers here.
+ */
 
-#include <string.h>
-#include <sys/auxv.h>
+/* One walk along the loader's own list, beside that of dl_iterate_phdr. */
+typedef struct onstack_load_walk {
+  const struct link_map *next; /* NULL: objects have no numbers from here on */
+} onstack_load_walk;
 
-#define NUMBERS_WORDS 192u   /* of a link_map: glibc 2.17 to 2.41 have some 150 */
-#define NUMBERS_PUBLIC 5u    /* words of it that <link.h> declares */
-#define NUMBERS_OBJECTS 3u   /* that agree at least */
-#define NUMBERS_DYNAMIC 128u /* entries of the program's dynamic section that are searched */
+/* Before dl_iterate_phdr. */
+ONSTACK_INTERNAL void onstack_load_walk_begin(onstack_load_walk *walk);
 
-/* Numbers of this module's callers: what is no object's number comes first. */
-#define NUMBERS_LOADER 1u /* the loader itself, which stays and which glibc does not number */
-#define NUMBERS_FIRST 2u
+/* In each visit of dl_iterate_phdr, which holds the loader's lock. Returns the object's number; 0 if it is not known. */
+ONSTACK_INTERNAL uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info);
 
-static uint32_t numbers_offset;  /* in words; 0: not found, or not searched for yet */
-static uint32_t numbers_refused; /* the search has ended without one */
+/*
+ * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for
+ * the thread-local storage of a new thread, and never gives them back in the child of a fork whose parent had a thread inside
+ * at that instant: the child's next dlopen, a name service's as a rule, would wait for ever, in a program that has no threads
+ * but ours. So threads of ours are counted while they are inside, fork waits until none is, and none goes in while a thread
+ * forks.
+ *
+ * Both wait for a moment only: who forks inside a constructor has the loader's lock that ours wait for. A child that had to be
+ * made all the same does not ask the loader, and lives with what its parent knew. (A thread of the host inside dlopen has the
+ * same effect, and cannot be seen from here.)
+ */
 
-/* The head of the list, which debuggers find in the same way: by the program's DT_DEBUG. */
-static const struct r_debug *numbers_list(void) {
-  const uint64_t table = getauxval(AT_PHDR);
-  struct dl_phdr_info program = {.dlpi_phdr = (const ElfW(Phdr) *)(uintptr_t)table,
-                                 .dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM)};
-  onstack_object_copy copy;
-  ElfW(Dyn) entry;
-  onstack_object_copy_headers(&program, &copy);
-  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++)
-    if (copy.headers[i].p_type == PT_PHDR) copy.info.dlpi_addr = table - copy.headers[i].p_vaddr;
-  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
-  for (uint32_t i = 0; dynamic && i < NUMBERS_DYNAMIC; i++) {
-    if (!onstack_process_memory_read(dynamic + i * sizeof(entry), &entry, sizeof(entry)) || entry.d_tag == DT_NULL) break;
-    if (entry.d_tag == DT_DEBUG) return (const struct r_debug *)(uintptr_t)entry.d_un.d_ptr;
-  }
-  return NULL;
+/* Around each call of ours that takes one of its locks. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_loader_enter(void);
+ONSTACK_INTERNAL void onstack_loader_leave(void);
+
+/* Before fork, and in the parent when it is over. They may nest. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_loader_before_fork(void);
+ONSTACK_INTERNAL void onstack_loader_forked(void);
+
+/* In the child of a fork. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
+
+/* As dl_iterate_phdr, with copied headers; false, and no call, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* The same without a copy: a visit that needs the headers copies them. `number`: of onstack_load_walk_step. */
+ONSTACK_INTERNAL bool onstack_loader_each_load(int (*visit)(const struct dl_phdr_info *info, uint64_t number, void *data),
+                                               void *data);
+
+/* In a visit: every object knows them. */
+static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
+  return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
 }
 
-static const struct link_map *numbers_head(void) {
-  static const struct r_debug *list;
-  static uint32_t searched;
-  if (!onstack_observe(&searched)) {
-    onstack_store_relaxed(&list, numbers_list());
-    onstack_publish(&searched, 1u);
-  }
-  const struct r_debug *found = onstack_load_relaxed(&list);
-  return found ? onstack_load_relaxed(&found->r_map) : NULL;
-}
-
-typedef struct numbers_search {
-  const struct link_map *next;
-  bool possible[NUMBERS_WORDS];
-  uint64_t last[NUMBERS_WORDS]; /* the number of the object before, by offset */
-  uint32_t objects, with_relro;
-} numbers_search;
-
-static bool numbers_is_listed(const struct link_map *map, const struct dl_phdr_info *info) {
-  return map && map->l_addr == info->dlpi_addr && map->l_name == info->dlpi_name;
-}
-
-static const ElfW(Phdr) * numbers_relro(const onstack_object_copy *copy) {
-  for (uint32_t i = 0; i < copy->info.dlpi_phnum; i++)
-    if (copy->headers[i].p_type == PT_GNU_RELRO && copy->headers[i].p_vaddr != 0) return &copy->headers[i];
-  return NULL;
-}
-
-static int numbers_visit(struct dl_phdr_info *info, size_t size, void *data) {
-  numbers_search *search = data;
-  const struct link_map *map = search->next;
-  uint64_t words[NUMBERS_WORDS];
-  onstack_object_copy copy;
-  (void)size;
-  if (!numbers_is_listed(map, info)) {
-    memset(search->possible, 0, sizeof(search->possible));
-    return 1;
-  }
-  search->next = map->l_next;
-  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return 0;
-  const size_t count = onstack_process_memory_copy((uint64_t)(uintptr_t)map, words, sizeof(words)) / sizeof(words[0]);
-  onstack_object_copy_headers(info, &copy);
-  const ElfW(Phdr) *relro = numbers_relro(&copy);
-  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) {
-    if (i >= count || (relro && (words[i - 2] != relro->p_vaddr || words[i - 1] != relro->p_memsz)))
-      search->possible[i] = false;
-    if (!search->possible[i]) continue;
-    const bool follows = search->objects == 0 ? words[i] == 0 : words[i] > search->last[i];
-    search->possible[i] = follows && words[i] < info->dlpi_adds;
-    search->last[i] = words[i];
-  }
-  search->objects++;
-  search->with_relro += relro ? 1 : 0;
-  return 0;
-}
-
-static void numbers_find(void) {
-  numbers_search search = {.next = numbers_head()};
-  uint32_t offset = 0, found = 0;
-  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) search.possible[i] = true;
-  dl_iterate_phdr(numbers_visit, &search);
-  for (uint32_t i = 0; i < NUMBERS_WORDS; i++) {
-    if (search.possible[i]) offset = i;
-    found += search.possible[i];
-  }
-  if (found == 1 && search.with_relro > 0 && search.objects >= NUMBERS_OBJECTS)
-    onstack_store_relaxed(&numbers_offset, offset);
-  else
-    onstack_store_relaxed(&numbers_refused, 1u);
-}
-
-void onstack_load_walk_begin(onstack_load_walk *walk) {
-  walk->next = NULL;
-  if (onstack_load_relaxed(&numbers_refused)) return;
-  if (onstack_load_relaxed(&numbers_offset) == 0) numbers_find();
-  if (onstack_load_relaxed(&numbers_offset) != 0) walk->next = numbers_head();
-}
-
-uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
-  const struct link_map *map = walk->next;
-  if (!numbers_is_listed(map, info)) {
-    walk->next = NULL;
-    return 0;
-  }
-  walk->next = map->l_next;
-  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return NUMBERS_LOADER;
-  return NUMBERS_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
-}
-#elif defined(__linux__)
-void onstack_load_walk_begin(onstack_load_walk *walk) { walk->next = NULL; }
-
-uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
-  (void)walk, (void)info;
-  return 0;
-}
-#endif
-
-/* ---- core/platform/loaded_symbols.c ---- */
-/* ---- core/platform/loaded_symbols.h ---- */
 /*
  * The dynamic symbols of an object that the loader or the kernel has put into memory. Everything is read by copies, because a
  * host can truncate the object's file. Ordinary threads.
  */
-#ifndef ONSTACK_PLATFORM_LOADED_SYMBOLS_H
-#define ONSTACK_PLATFORM_LOADED_SYMBOLS_H
-
-#ifdef __linux__
-#include <elf.h>
 
 /* Addresses; 0: the object has no such table. */
 typedef struct onstack_loaded_symbols {
@@ -1164,236 +1057,14 @@ ONSTACK_INTERNAL bool onstack_loaded_symbols_find(const onstack_loaded_symbols *
 
 /* Returns true if the object asks the loader for a function of this name. */
 ONSTACK_INTERNAL bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name);
-#endif
 
-#endif
-
-#ifdef __linux__
-
-#include <string.h>
-
-#define LOADED_DYNAMIC 512u   /* entries of a dynamic section; linkers write about thirty */
-#define LOADED_CHUNK 64u      /* elements of a table that are read at once */
-#define LOADED_NAME 64u       /* bytes of a name that is searched for */
-#define LOADED_CHAIN 1000000u /* symbols of one hash chain: a broken table may go round */
-
-/* glibc has added the bias to what it needs itself; musl and the kernel have not. */
-static uint64_t loaded_target(uint64_t address, uint64_t bias) { return address < bias ? bias + address : address; }
-
-static void loaded_note(const Elf64_Dyn *entry, uint64_t bias, onstack_loaded_symbols *symbols) {
-  const uint64_t target = loaded_target(entry->d_un.d_ptr, bias);
-  switch (entry->d_tag) {
-  case DT_SYMTAB:
-    symbols->symbols = target;
-    break;
-  case DT_STRTAB:
-    symbols->strings = target;
-    break;
-  case DT_HASH:
-    symbols->hash = target;
-    break;
-  case DT_GNU_HASH:
-    symbols->gnu_hash = target;
-    break;
-  case DT_JMPREL:
-    symbols->calls = target;
-    break;
-  case DT_PLTRELSZ:
-    symbols->calls_bytes = entry->d_un.d_val;
-    break;
-  case DT_RELA:
-    symbols->data = target;
-    break;
-  case DT_RELASZ:
-    symbols->data_bytes = entry->d_un.d_val;
-    break;
-  default:
-    break;
-  }
-}
-
-bool onstack_loaded_symbols_read(uint64_t dynamic, uint64_t bias, onstack_loaded_symbols *symbols) {
-  Elf64_Dyn entries[LOADED_CHUNK];
-  *symbols = (onstack_loaded_symbols){0};
-  for (uint32_t at = 0; at < LOADED_DYNAMIC; at += LOADED_CHUNK) {
-    const size_t copied = onstack_process_memory_copy(dynamic + at * sizeof(entries[0]), entries, sizeof(entries));
-    const size_t count = copied / sizeof(entries[0]);
-    size_t i = 0;
-    for (; i < count && entries[i].d_tag != DT_NULL; i++) loaded_note(&entries[i], bias, symbols);
-    if (i < LOADED_CHUNK) break;
-  }
-  return symbols->symbols && symbols->strings;
-}
-
-static bool loaded_is_named(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name) {
-  char there[LOADED_NAME];
-  const size_t size = strlen(name) + 1;
-  return size <= sizeof(there) && onstack_process_memory_read(symbols->strings + symbol->st_name, there, size) &&
-         memcmp(there, name, size) == 0;
-}
-
-static bool loaded_is(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name, uint8_t type) {
-  if (symbol->st_shndx == SHN_UNDEF || (type != STT_NOTYPE && ELF64_ST_TYPE(symbol->st_info) != type)) return false;
-  return loaded_is_named(symbols, symbol, name);
-}
-
-/* A filter of 64-bit words, buckets, and chains of hashes whose lowest bit marks the last one. */
-static bool loaded_find_hashed(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
-  uint32_t head[4], index, other = 0; /* buckets, the first symbol that is hashed, words of the filter, its shift */
-  uint64_t word;
-  uint32_t hash = 5381;
-  for (const char *at = name; *at; at++) hash = hash * 33 + (uint8_t)*at;
-  if (!onstack_process_memory_read(symbols->gnu_hash, head, sizeof(head)) || head[0] == 0 || head[2] == 0) return false;
-  const uint64_t filter = symbols->gnu_hash + sizeof(head), buckets = filter + head[2] * sizeof(word),
-                 chains = buckets + (uint64_t)head[0] * sizeof(uint32_t);
-  const uint64_t bits = (uint64_t)1 << hash % 64 | (uint64_t)1 << (hash >> head[3] % 32) % 64;
-  if (!onstack_process_memory_read(filter + hash / 64 % head[2] * sizeof(word), &word, sizeof(word))) return false;
-  if ((word & bits) != bits) return false;
-  if (!onstack_process_memory_read(buckets + hash % head[0] * sizeof(index), &index, sizeof(index))) return false;
-  for (uint32_t i = 0; index >= head[1] && i < LOADED_CHAIN && !(other & 1); i++, index++) {
-    if (!onstack_process_memory_read(chains + (index - head[1]) * sizeof(other), &other, sizeof(other))) return false;
-    if ((other | 1) != (hash | 1)) continue;
-    if (!onstack_process_memory_read(symbols->symbols + index * sizeof(*found), found, sizeof(*found))) return false;
-    if (loaded_is(symbols, found, name, type)) return true;
-  }
-  return false;
-}
-
-/* The first of `count` symbols that `is` accepts, by chunks. */
-static bool loaded_find_in_order(const onstack_loaded_symbols *symbols, uint64_t count, const char *name, uint8_t type,
-                                 bool undefined, Elf64_Sym *found) {
-  Elf64_Sym chunk[LOADED_CHUNK];
-  for (uint64_t at = 0; at < count; at += LOADED_CHUNK) {
-    const uint64_t wanted = count - at < LOADED_CHUNK ? count - at : LOADED_CHUNK;
-    const size_t bytes = (size_t)wanted * sizeof(chunk[0]);
-    if (!onstack_process_memory_read(symbols->symbols + at * sizeof(chunk[0]), chunk, bytes)) return false;
-    for (uint64_t i = 0; i < wanted; i++) {
-      *found = chunk[i];
-      const bool is = !undefined
-                          ? loaded_is(symbols, found, name, type)
-                          : found->st_shndx == SHN_UNDEF && found->st_name != 0 && loaded_is_named(symbols, found, name);
-      if (is) return true;
-    }
-  }
-  return false;
-}
-
-bool onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
-  uint32_t head[2]; /* buckets, symbols */
-  if (symbols->gnu_hash) return loaded_find_hashed(symbols, name, type, found);
-  if (!symbols->hash || !onstack_process_memory_read(symbols->hash, head, sizeof(head))) return false;
-  return loaded_find_in_order(symbols, head[1], name, type, false, found);
-}
-
-/* One more than the highest symbol that a table of relocations names, and at least `least`. */
-static uint64_t loaded_count_related(uint64_t table, uint64_t bytes, uint64_t least) {
-  Elf64_Rela chunk[LOADED_CHUNK];
-  for (uint64_t at = 0; table && at < bytes; at += sizeof(chunk)) {
-    const size_t wanted = bytes - at < sizeof(chunk) ? (size_t)(bytes - at) : sizeof(chunk);
-    const size_t count = onstack_process_memory_copy(table + at, chunk, wanted) / sizeof(chunk[0]);
-    for (size_t i = 0; i < count; i++)
-      if (ELF64_R_SYM(chunk[i].r_info) >= least) least = ELF64_R_SYM(chunk[i].r_info) + 1;
-    if (count < LOADED_CHUNK) break;
-  }
-  return least;
-}
-
-/* A table of symbols has no length where nothing is exported; what is asked for has a relocation. */
-bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name) {
-  onstack_loaded_symbols symbols;
-  Elf64_Sym found;
-  if (!onstack_loaded_symbols_read(dynamic, bias, &symbols)) return false;
-  uint64_t count = loaded_count_related(symbols.calls, symbols.calls_bytes, 0);
-  count = loaded_count_related(symbols.data, symbols.data_bytes, count);
-  return loaded_find_in_order(&symbols, count, name, STT_NOTYPE, true, &found);
-}
-#endif
-
-/* ---- core/platform/loader.c ---- */
-/* ---- core/platform/loader.h ---- */
 /*
- * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for
- * the thread-local storage of a new thread, and never gives them back in the child of a fork whose parent had a thread inside
- * at that instant: the child's next dlopen, a name service's as a rule, would wait for ever, in a program that has no threads
- * but ours. So threads of ours are counted while they are inside, fork waits until none is, and none goes in while a thread
- * forks.
- *
- * Both wait for a moment only: who forks inside a constructor has the loader's lock that ours wait for. A child that had to be
- * made all the same does not ask the loader, and lives with what its parent knew. (A thread of the host inside dlopen has the
- * same effect, and cannot be seen from here.)
+ * Keeps the object that holds this code mapped for ever: the handler may be reached after the last stop (a pending
+ * signal, an owner that restores our pointer), also when the library is a static part of a plugin that is closed.
+ * Idempotent. Under the control lock, or before this library has a thread.
  */
-#ifndef ONSTACK_PLATFORM_LOADER_H
-#define ONSTACK_PLATFORM_LOADER_H
-
-/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
-typedef struct onstack_loader_counts {
-  uint64_t adds, subs;
-} onstack_loader_counts;
-
-#ifdef __linux__
-/* ---- core/platform/object_headers.h ---- */
-/* The program headers of a loaded object. */
-#ifndef ONSTACK_PLATFORM_OBJECT_HEADERS_H
-#define ONSTACK_PLATFORM_OBJECT_HEADERS_H
-
-#ifdef __linux__
-#include <link.h>
-
-#define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
-
-/* An object with a copy of its program headers. They lie in the object's first page, which a host can truncate in its file:
-   then a load there raises SIGBUS. */
-typedef struct onstack_object_copy {
-  struct dl_phdr_info info; /* its headers are those below */
-  ElfW(Phdr) headers[ONSTACK_OBJECT_HEADERS];
-} onstack_object_copy;
-
-/* Copies the headers that can be read, at most ONSTACK_OBJECT_HEADERS. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy);
-
-/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
-static inline __attribute__((unused)) uint64_t onstack_object_segment(const struct dl_phdr_info *info, uint32_t type) {
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-  return 0;
-}
+ONSTACK_INTERNAL void onstack_pin_self(void);
 #endif
-
-#endif
-
-#include <link.h>
-
-/* Around each call of ours that takes one of its locks. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_loader_enter(void);
-ONSTACK_INTERNAL void onstack_loader_leave(void);
-
-/* Before fork, and in the parent when it is over. They may nest. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_loader_before_fork(void);
-ONSTACK_INTERNAL void onstack_loader_forked(void);
-
-/* In the child of a fork. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_loader_after_fork(void);
-
-/* As dl_iterate_phdr, with copied headers; false, and no call, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
-
-/* The same without a copy: a visit that needs the headers copies them. `number`: platform/load_numbers.h; 0: not known. */
-ONSTACK_INTERNAL bool onstack_loader_each_load(int (*visit)(const struct dl_phdr_info *info, uint64_t number, void *data),
-                                               void *data);
-
-/* In a visit: every object knows them. */
-static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
-  return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
-}
-#endif
-
-/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
-
-static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
-                                                               const onstack_loader_counts *b) {
-  return a->adds == b->adds && a->subs == b->subs;
-}
 
 #endif
 
@@ -1592,6 +1263,291 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 
 #endif
 
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+/* ---- program headers ---- */
+
+void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy) {
+  const size_t wanted = info->dlpi_phnum < ONSTACK_OBJECT_HEADERS ? info->dlpi_phnum : ONSTACK_OBJECT_HEADERS;
+  const size_t size = wanted * sizeof(copy->headers[0]);
+  const size_t copied = onstack_process_memory_copy((uint64_t)(uintptr_t)info->dlpi_phdr, copy->headers, size);
+  copy->info = *info;
+  copy->info.dlpi_phdr = copy->headers;
+  copy->info.dlpi_phnum = (ElfW(Half))(copied / sizeof(copy->headers[0]));
+}
+
+/* ---- numbers ---- */
+
+#ifdef __GLIBC__
+#define NUMBERS_WORDS 192u   /* of a link_map: glibc 2.17 to 2.41 have some 150 */
+#define NUMBERS_PUBLIC 5u    /* words of it that <link.h> declares */
+#define NUMBERS_OBJECTS 3u   /* that agree at least */
+#define NUMBERS_DYNAMIC 128u /* entries of the program's dynamic section that are searched */
+
+/* Numbers of this module's callers: what is no object's number comes first. */
+#define NUMBERS_LOADER 1u /* the loader itself, which stays and which glibc does not number */
+#define NUMBERS_FIRST 2u
+
+static uint32_t numbers_offset;  /* in words; 0: not found, or not searched for yet */
+static uint32_t numbers_refused; /* the search has ended without one */
+
+/* The head of the list, which debuggers find in the same way: by the program's DT_DEBUG. */
+static const struct r_debug *numbers_list(void) {
+  const uint64_t table = getauxval(AT_PHDR);
+  struct dl_phdr_info program = {.dlpi_phdr = (const ElfW(Phdr) *)(uintptr_t)table,
+                                 .dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM)};
+  onstack_object_copy copy;
+  ElfW(Dyn) entry;
+  onstack_object_copy_headers(&program, &copy);
+  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++)
+    if (copy.headers[i].p_type == PT_PHDR) copy.info.dlpi_addr = table - copy.headers[i].p_vaddr;
+  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
+  for (uint32_t i = 0; dynamic && i < NUMBERS_DYNAMIC; i++) {
+    if (!onstack_process_memory_read(dynamic + i * sizeof(entry), &entry, sizeof(entry)) || entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == DT_DEBUG) return (const struct r_debug *)(uintptr_t)entry.d_un.d_ptr;
+  }
+  return NULL;
+}
+
+static const struct link_map *numbers_head(void) {
+  static const struct r_debug *list;
+  static uint32_t searched;
+  if (!onstack_observe(&searched)) {
+    onstack_store_relaxed(&list, numbers_list());
+    onstack_publish(&searched, 1u);
+  }
+  const struct r_debug *found = onstack_load_relaxed(&list);
+  return found ? onstack_load_relaxed(&found->r_map) : NULL;
+}
+
+typedef struct numbers_search {
+  const struct link_map *next;
+  bool possible[NUMBERS_WORDS];
+  uint64_t last[NUMBERS_WORDS]; /* the number of the object before, by offset */
+  uint32_t objects, with_relro;
+} numbers_search;
+
+static bool numbers_is_listed(const struct link_map *map, const struct dl_phdr_info *info) {
+  return map && map->l_addr == info->dlpi_addr && map->l_name == info->dlpi_name;
+}
+
+static const ElfW(Phdr) * numbers_relro(const onstack_object_copy *copy) {
+  for (uint32_t i = 0; i < copy->info.dlpi_phnum; i++)
+    if (copy->headers[i].p_type == PT_GNU_RELRO && copy->headers[i].p_vaddr != 0) return &copy->headers[i];
+  return NULL;
+}
+
+static int numbers_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  numbers_search *search = data;
+  const struct link_map *map = search->next;
+  uint64_t words[NUMBERS_WORDS];
+  onstack_object_copy copy;
+  (void)size;
+  if (!numbers_is_listed(map, info)) {
+    memset(search->possible, 0, sizeof(search->possible));
+    return 1;
+  }
+  search->next = map->l_next;
+  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return 0;
+  const size_t count = onstack_process_memory_copy((uint64_t)(uintptr_t)map, words, sizeof(words)) / sizeof(words[0]);
+  onstack_object_copy_headers(info, &copy);
+  const ElfW(Phdr) *relro = numbers_relro(&copy);
+  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) {
+    if (i >= count || (relro && (words[i - 2] != relro->p_vaddr || words[i - 1] != relro->p_memsz)))
+      search->possible[i] = false;
+    if (!search->possible[i]) continue;
+    const bool follows = search->objects == 0 ? words[i] == 0 : words[i] > search->last[i];
+    search->possible[i] = follows && words[i] < info->dlpi_adds;
+    search->last[i] = words[i];
+  }
+  search->objects++;
+  search->with_relro += relro ? 1 : 0;
+  return 0;
+}
+
+static void numbers_find(void) {
+  numbers_search search = {.next = numbers_head()};
+  uint32_t offset = 0, found = 0;
+  for (uint32_t i = NUMBERS_PUBLIC + 2; i < NUMBERS_WORDS; i++) search.possible[i] = true;
+  dl_iterate_phdr(numbers_visit, &search);
+  for (uint32_t i = 0; i < NUMBERS_WORDS; i++) {
+    if (search.possible[i]) offset = i;
+    found += search.possible[i];
+  }
+  if (found == 1 && search.with_relro > 0 && search.objects >= NUMBERS_OBJECTS)
+    onstack_store_relaxed(&numbers_offset, offset);
+  else
+    onstack_store_relaxed(&numbers_refused, 1u);
+}
+
+void onstack_load_walk_begin(onstack_load_walk *walk) {
+  walk->next = NULL;
+  if (onstack_load_relaxed(&numbers_refused)) return;
+  if (onstack_load_relaxed(&numbers_offset) == 0) numbers_find();
+  if (onstack_load_relaxed(&numbers_offset) != 0) walk->next = numbers_head();
+}
+
+uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
+  const struct link_map *map = walk->next;
+  if (!numbers_is_listed(map, info)) {
+    walk->next = NULL;
+    return 0;
+  }
+  walk->next = map->l_next;
+  if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return NUMBERS_LOADER;
+  return NUMBERS_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
+}
+#else
+void onstack_load_walk_begin(onstack_load_walk *walk) { walk->next = NULL; }
+
+uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info) {
+  (void)walk, (void)info;
+  return 0;
+}
+#endif
+
+/* ---- symbols ---- */
+
+#define LOADED_DYNAMIC 512u   /* entries of a dynamic section; linkers write about thirty */
+#define LOADED_CHUNK 64u      /* elements of a table that are read at once */
+#define LOADED_NAME 64u       /* bytes of a name that is searched for */
+#define LOADED_CHAIN 1000000u /* symbols of one hash chain: a broken table may go round */
+
+/* glibc has added the bias to what it needs itself; musl and the kernel have not. */
+static uint64_t loaded_target(uint64_t address, uint64_t bias) { return address < bias ? bias + address : address; }
+
+static void loaded_note(const Elf64_Dyn *entry, uint64_t bias, onstack_loaded_symbols *symbols) {
+  const uint64_t target = loaded_target(entry->d_un.d_ptr, bias);
+  switch (entry->d_tag) {
+  case DT_SYMTAB:
+    symbols->symbols = target;
+    break;
+  case DT_STRTAB:
+    symbols->strings = target;
+    break;
+  case DT_HASH:
+    symbols->hash = target;
+    break;
+  case DT_GNU_HASH:
+    symbols->gnu_hash = target;
+    break;
+  case DT_JMPREL:
+    symbols->calls = target;
+    break;
+  case DT_PLTRELSZ:
+    symbols->calls_bytes = entry->d_un.d_val;
+    break;
+  case DT_RELA:
+    symbols->data = target;
+    break;
+  case DT_RELASZ:
+    symbols->data_bytes = entry->d_un.d_val;
+    break;
+  default:
+    break;
+  }
+}
+
+bool onstack_loaded_symbols_read(uint64_t dynamic, uint64_t bias, onstack_loaded_symbols *symbols) {
+  Elf64_Dyn entries[LOADED_CHUNK];
+  *symbols = (onstack_loaded_symbols){0};
+  for (uint32_t at = 0; at < LOADED_DYNAMIC; at += LOADED_CHUNK) {
+    const size_t copied = onstack_process_memory_copy(dynamic + at * sizeof(entries[0]), entries, sizeof(entries));
+    const size_t count = copied / sizeof(entries[0]);
+    size_t i = 0;
+    for (; i < count && entries[i].d_tag != DT_NULL; i++) loaded_note(&entries[i], bias, symbols);
+    if (i < LOADED_CHUNK) break;
+  }
+  return symbols->symbols && symbols->strings;
+}
+
+static bool loaded_is_named(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name) {
+  char there[LOADED_NAME];
+  const size_t size = strlen(name) + 1;
+  return size <= sizeof(there) && onstack_process_memory_read(symbols->strings + symbol->st_name, there, size) &&
+         memcmp(there, name, size) == 0;
+}
+
+static bool loaded_is(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name, uint8_t type) {
+  if (symbol->st_shndx == SHN_UNDEF || (type != STT_NOTYPE && ELF64_ST_TYPE(symbol->st_info) != type)) return false;
+  return loaded_is_named(symbols, symbol, name);
+}
+
+/* A filter of 64-bit words, buckets, and chains of hashes whose lowest bit marks the last one. */
+static bool loaded_find_hashed(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
+  uint32_t head[4], index, other = 0; /* buckets, the first symbol that is hashed, words of the filter, its shift */
+  uint64_t word;
+  uint32_t hash = 5381;
+  for (const char *at = name; *at; at++) hash = hash * 33 + (uint8_t)*at;
+  if (!onstack_process_memory_read(symbols->gnu_hash, head, sizeof(head)) || head[0] == 0 || head[2] == 0) return false;
+  const uint64_t filter = symbols->gnu_hash + sizeof(head), buckets = filter + head[2] * sizeof(word),
+                 chains = buckets + (uint64_t)head[0] * sizeof(uint32_t);
+  const uint64_t bits = (uint64_t)1 << hash % 64 | (uint64_t)1 << (hash >> head[3] % 32) % 64;
+  if (!onstack_process_memory_read(filter + hash / 64 % head[2] * sizeof(word), &word, sizeof(word))) return false;
+  if ((word & bits) != bits) return false;
+  if (!onstack_process_memory_read(buckets + hash % head[0] * sizeof(index), &index, sizeof(index))) return false;
+  for (uint32_t i = 0; index >= head[1] && i < LOADED_CHAIN && !(other & 1); i++, index++) {
+    if (!onstack_process_memory_read(chains + (index - head[1]) * sizeof(other), &other, sizeof(other))) return false;
+    if ((other | 1) != (hash | 1)) continue;
+    if (!onstack_process_memory_read(symbols->symbols + index * sizeof(*found), found, sizeof(*found))) return false;
+    if (loaded_is(symbols, found, name, type)) return true;
+  }
+  return false;
+}
+
+/* The first of `count` symbols that `is` accepts, by chunks. */
+static bool loaded_find_in_order(const onstack_loaded_symbols *symbols, uint64_t count, const char *name, uint8_t type,
+                                 bool undefined, Elf64_Sym *found) {
+  Elf64_Sym chunk[LOADED_CHUNK];
+  for (uint64_t at = 0; at < count; at += LOADED_CHUNK) {
+    const uint64_t wanted = count - at < LOADED_CHUNK ? count - at : LOADED_CHUNK;
+    const size_t bytes = (size_t)wanted * sizeof(chunk[0]);
+    if (!onstack_process_memory_read(symbols->symbols + at * sizeof(chunk[0]), chunk, bytes)) return false;
+    for (uint64_t i = 0; i < wanted; i++) {
+      *found = chunk[i];
+      const bool is = !undefined
+                          ? loaded_is(symbols, found, name, type)
+                          : found->st_shndx == SHN_UNDEF && found->st_name != 0 && loaded_is_named(symbols, found, name);
+      if (is) return true;
+    }
+  }
+  return false;
+}
+
+bool onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type, Elf64_Sym *found) {
+  uint32_t head[2]; /* buckets, symbols */
+  if (symbols->gnu_hash) return loaded_find_hashed(symbols, name, type, found);
+  if (!symbols->hash || !onstack_process_memory_read(symbols->hash, head, sizeof(head))) return false;
+  return loaded_find_in_order(symbols, head[1], name, type, false, found);
+}
+
+/* One more than the highest symbol that a table of relocations names, and at least `least`. */
+static uint64_t loaded_count_related(uint64_t table, uint64_t bytes, uint64_t least) {
+  Elf64_Rela chunk[LOADED_CHUNK];
+  for (uint64_t at = 0; table && at < bytes; at += sizeof(chunk)) {
+    const size_t wanted = bytes - at < sizeof(chunk) ? (size_t)(bytes - at) : sizeof(chunk);
+    const size_t count = onstack_process_memory_copy(table + at, chunk, wanted) / sizeof(chunk[0]);
+    for (size_t i = 0; i < count; i++)
+      if (ELF64_R_SYM(chunk[i].r_info) >= least) least = ELF64_R_SYM(chunk[i].r_info) + 1;
+    if (count < LOADED_CHUNK) break;
+  }
+  return least;
+}
+
+/* A table of symbols has no length where nothing is exported; what is asked for has a relocation. */
+bool onstack_loaded_symbols_wants(uint64_t dynamic, uint64_t bias, const char *name) {
+  onstack_loaded_symbols symbols;
+  Elf64_Sym found;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &symbols)) return false;
+  uint64_t count = loaded_count_related(symbols.calls, symbols.calls_bytes, 0);
+  count = loaded_count_related(symbols.data, symbols.data_bytes, count);
+  return loaded_find_in_order(&symbols, count, name, STT_NOTYPE, true, &found);
+}
+
+/* ---- the list ---- */
+
 #define LOADER_PAUSE_NS 50000u
 #define LOADER_PAUSES 2000u /* at least 0.1 s */
 
@@ -1679,6 +1635,23 @@ static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *coun
 }
 
 bool onstack_loader_count(onstack_loader_counts *counts) { return loader_iterate(loader_read_counts, counts); }
+
+/* ---- pinning ---- */
+
+/* Weak: in a static program there is no dynamic linker to ask, and nothing that could be closed. */
+#pragma weak dlopen
+#pragma weak dladdr
+
+void onstack_pin_self(void) {
+  static bool pinned;
+  Dl_info info;
+  if (pinned || !dlopen || !dladdr) return;
+  pinned = true;
+  onstack_loader_enter();
+  if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
+    dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
+  onstack_loader_leave();
+}
 #else
 bool onstack_loader_count(onstack_loader_counts *counts) {
   (void)counts;
@@ -1906,91 +1879,6 @@ void onstack_moment(uint32_t round) {
     onstack_sys_sleep(MOMENT_NS);
 }
 
-/* ---- core/platform/object_headers.c ---- */
-/* ---- core/platform/object_headers.h ---- */
-/* The program headers of a loaded object. */
-#ifndef ONSTACK_PLATFORM_OBJECT_HEADERS_H
-#define ONSTACK_PLATFORM_OBJECT_HEADERS_H
-
-#ifdef __linux__
-#include <link.h>
-
-#define ONSTACK_OBJECT_HEADERS 64u /* of an object: linkers write about ten */
-
-/* An object with a copy of its program headers. They lie in the object's first page, which a host can truncate in its file:
-   then a load there raises SIGBUS. */
-typedef struct onstack_object_copy {
-  struct dl_phdr_info info; /* its headers are those below */
-  ElfW(Phdr) headers[ONSTACK_OBJECT_HEADERS];
-} onstack_object_copy;
-
-/* Copies the headers that can be read, at most ONSTACK_OBJECT_HEADERS. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy);
-
-/* In a visit: where the object's first segment of that type (PT_*) lies; 0: it has none. */
-static inline __attribute__((unused)) uint64_t onstack_object_segment(const struct dl_phdr_info *info, uint32_t type) {
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == type) return info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-  return 0;
-}
-#endif
-
-#endif
-
-#ifdef __linux__
-
-void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object_copy *copy) {
-  const size_t wanted = info->dlpi_phnum < ONSTACK_OBJECT_HEADERS ? info->dlpi_phnum : ONSTACK_OBJECT_HEADERS;
-  const size_t size = wanted * sizeof(copy->headers[0]);
-  const size_t copied = onstack_process_memory_copy((uint64_t)(uintptr_t)info->dlpi_phdr, copy->headers, size);
-  copy->info = *info;
-  copy->info.dlpi_phdr = copy->headers;
-  copy->info.dlpi_phnum = (ElfW(Half))(copied / sizeof(copy->headers[0]));
-}
-#endif
-
-/* ---- core/platform/ours.c ---- */
-/* ---- core/platform/ours.h ---- */
-/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
-#ifndef ONSTACK_PLATFORM_OURS_H
-#define ONSTACK_PLATFORM_OURS_H
-
-/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
-   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
-#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
-ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
-/* ---- core/platform/own_executable.c ---- */
-/* ---- core/platform/own_executable.h ---- */
-/* The program's own file. */
-#ifndef ONSTACK_PLATFORM_OWN_EXECUTABLE_H
-#define ONSTACK_PLATFORM_OWN_EXECUTABLE_H
-
-/*
- * Returns the link in /proc that leads to the program's file, even if that file was renamed or deleted. /proc/self is the first
- * thread's directory and loses the link when that thread has ended before the others; then it is /proc/thread-self/exe (Linux
- * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
- */
-ONSTACK_INTERNAL const char *onstack_own_executable(void);
-
-#endif
-
-#include <errno.h>
-#include <unistd.h>
-
-const char *onstack_own_executable(void) {
-  static const char first[] = "/proc/self/exe", calling[] = "/proc/thread-self/exe";
-  const int saved = errno;
-  char byte;
-  const bool gone = readlink(first, &byte, 1) < 0 && readlink(calling, &byte, 1) >= 0;
-  errno = saved;
-  return gone ? calling : first;
-}
-
 /* ---- core/platform/own_memory.c ---- */
 
 #include <sys/mman.h>
@@ -2045,11 +1933,15 @@ uint64_t onstack_own_memory_resident(void) {
   return resident;
 }
 
-/* ---- core/platform/proc_maps.c ---- */
-/* ---- core/platform/proc_maps.h ---- */
-/* /proc/self/maps (proc(5)), by system calls and without an allocation: beside any host, whatever it does to its libc. */
-#ifndef ONSTACK_PLATFORM_PROC_MAPS_H
-#define ONSTACK_PLATFORM_PROC_MAPS_H
+ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
+
+/* ---- core/platform/proc.c ---- */
+/* ---- core/platform/proc.h ---- */
+/* What /proc says of the process (proc(5)): its mappings, its threads' states, its program. */
+#ifndef ONSTACK_PLATFORM_PROC_H
+#define ONSTACK_PLATFORM_PROC_H
+
+/* ---- /proc/self/maps, by system calls and without an allocation: beside any host, whatever it does to its libc ---- */
 
 typedef struct onstack_mapping {
   uint64_t low;
@@ -2079,15 +1971,53 @@ ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const ons
 /* Takes a line apart, in place: `line` has a byte of room behind its end. False where it makes no sense. */
 ONSTACK_INTERNAL bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping);
 
+/* ---- /proc/PID/stat and /proc/PID/task/TID/stat. Ordinary threads ---- */
+
+/* Where the state stands in a line, behind the name, which may hold spaces and parentheses; NULL: nowhere. */
+ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
+
+/* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
+
+/* The stack pointer at the entry of this process's program; 0: nobody says. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
+
+/* ---- the program's file ---- */
+
+/*
+ * Returns the link in /proc that leads to the program's file, even if that file was renamed or deleted. /proc/self is the first
+ * thread's directory and loses the link when that thread has ended before the others; then it is /proc/thread-self/exe (Linux
+ * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
+ */
+ONSTACK_INTERNAL const char *onstack_own_executable(void);
+
+#endif
+
+/* ---- core/platform/clock_ns.h ---- */
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
+#ifndef ONSTACK_PLATFORM_CLOCK_NS_H
+#define ONSTACK_PLATFORM_CLOCK_NS_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
+
 #endif
 
 #include <errno.h>
-#include <string.h>
-#ifdef __linux__
-
 #include <fcntl.h>
 #include <limits.h>
-#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static uint32_t proc_maps_digit(char c) {
   if (c >= '0' && c <= '9') return (uint32_t)(c - '0');
@@ -2255,47 +2185,6 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
 }
 #endif
 
-/* ---- core/platform/proc_stat.c ---- */
-/* ---- core/platform/proc_stat.h ---- */
-/* /proc/PID/stat and /proc/PID/task/TID/stat (proc(5)). Ordinary threads. */
-#ifndef ONSTACK_PLATFORM_PROC_STAT_H
-#define ONSTACK_PLATFORM_PROC_STAT_H
-
-/* Where the state stands in a line, behind the name, which may hold spaces and parentheses; NULL: nowhere. */
-ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
-
-/* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
-ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
-
-/* The stack pointer at the entry of this process's program; 0: nobody says. */
-ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
-
-#endif
-
-/* ---- core/platform/clock_ns.h ---- */
-/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
-#ifndef ONSTACK_PLATFORM_CLOCK_NS_H
-#define ONSTACK_PLATFORM_CLOCK_NS_H
-
-#include <stdint.h>
-#include <time.h>
-
-static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
-
-#endif
-
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #ifndef CLOCK_BOOTTIME /* macOS, which has no /proc either */
 #define CLOCK_BOOTTIME CLOCK_MONOTONIC
 #endif
@@ -2335,6 +2224,15 @@ uint64_t onstack_proc_stat_age_ns(const char *state) {
   const uint64_t began_ns = strtoull(at, NULL, 10) * (1000000000u / (uint64_t)rate),
                  now_ns = onstack_clock_ns(CLOCK_BOOTTIME);
   return now_ns > began_ns ? now_ns - began_ns : 0;
+}
+
+const char *onstack_own_executable(void) {
+  static const char first[] = "/proc/self/exe", calling[] = "/proc/thread-self/exe";
+  const int saved = errno;
+  char byte;
+  const bool gone = readlink(first, &byte, 1) < 0 && readlink(calling, &byte, 1) >= 0;
+  errno = saved;
+  return gone ? calling : first;
 }
 
 /* ---- core/platform/process_memory.c ---- */
@@ -2378,27 +2276,6 @@ size_t onstack_process_memory_copy(uint64_t address, void *out, size_t size) {
 
 bool onstack_process_memory_read(uint64_t address, void *out, size_t size) {
   return onstack_process_memory_copy(address, out, size) == size;
-}
-
-/* ---- core/platform/regular_file.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-int onstack_regular_file_open(const char *path, uint64_t *size) {
-  struct stat status;
-  if (stat(path, &status) != 0) return -errno;
-  if (!S_ISREG(status.st_mode)) return -ENOEXEC;
-  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (descriptor < 0) return -errno;
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
-    close(descriptor); /* replaced between stat and open */
-    return -ENOEXEC;
-  }
-  *size = (uint64_t)status.st_size;
-  return descriptor;
 }
 
 /* ---- core/platform/sized.c ---- */
@@ -2790,7 +2667,7 @@ typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
   uint8_t cut;         /* there are more */
-  uint8_t named;       /* the frames' functions are their addresses (platform/interpreted_names.h) */
+  uint8_t named;       /* the frames' functions are their addresses (platform/interpreted.h) */
   uint8_t leaf;        /* onstack_interpreted_leaf */
   uint8_t refused;     /* none, for the kernel copies no memory */
   uint8_t reserved;
@@ -3156,7 +3033,8 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
 /*
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
- * stack then, copied by the kernel; when the rules are there the consumer walks the copy (again.c). What lies between
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy
+ * (sampler/drain/deliver.c). What lies between
  * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
  *
  * A slot has a pool of them, and so has a preloaded process that has no session yet (preload/first_ticks_store.c). A pool takes
@@ -3612,10 +3490,86 @@ typedef struct onstack_counters {
   uint64_t cpu_ns;               /* at stop, by a clock that knows it */
 } onstack_counters;
 
-/* clock_gettime in the vDSO, found at start (sampler/source/vdso.c): no PLT, no lazy binding in the handler. */
+/* clock_gettime in the vDSO, found at start (sampler/api/slots.c): no PLT, no lazy binding in the handler. */
 typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
 
-typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
+/*
+ * The mapping of the ring and, after it, of the kept stacks. It stays with its slot for ever, and later sessions use it again.
+ * A session that needs more makes a new one, and the old one stays mapped without pages. Sizes are powers of two and only
+ * grow, so all mappings of a slot together are less than twice the largest.
+ */
+typedef struct onstack_slot_memory {
+  void *memory;
+  size_t bytes;
+} onstack_slot_memory;
+
+/* What a clock without timers keeps (sampler/source/clock_ticker.c). */
+typedef struct onstack_ticker {
+  struct onstack_ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
+  bool started;                      /* one round is over: threads that are new now began after the session did */
+} onstack_ticker;
+
+#define ONSTACK_HAND_ON_MOST 32u /* threads that were sent a process tick and have no record yet */
+
+/* What the consumer knows of the process ticks that it sends (sampler/source/hand_on.c). Stop reads `tids` after the consumer
+   has ended. */
+typedef struct onstack_hand_on_state {
+  uint64_t next_ns;       /* monotonic: no look before that, */
+  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
+  uint64_t vain_pause_ns, vain_ticks;
+  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
+  uint32_t count, sent; /* of these the last ones by this look */
+  uint32_t tids[ONSTACK_HAND_ON_MOST];
+} onstack_hand_on_state;
+
+/*
+ * What the clock `wall` keeps (sampler/source/clock_wall.c). Its memory is one mapping, which stays with the slot and has no
+ * pages while no session runs. It is not allocated, because a thread that allocated while a session runs would leave its
+ * allocator's lock to a child of fork.
+ */
+typedef struct onstack_wall_state {
+  uint8_t *memory;
+  size_t bytes;
+  struct onstack_wall_mark *marks;  /* by record; the looking thread's alone, until it has ended */
+  struct onstack_wall_armed *armed; /* by record (atomic) */
+  uint8_t *reborn; /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
+  struct onstack_look *look;
+  uint8_t *stacks;                        /* by record */
+  size_t stride;                          /* bytes of one */
+  uint64_t held_ns;                       /* how long time may be held back */
+  uint32_t looking;                       /* somebody does a round, or the session is over */
+  uint32_t threads;                       /* of this round */
+  uint64_t joined_ns;                     /* when the session began */
+  uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
+  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
+  uint64_t rounds, looks, moved, refused; /* atomic */
+  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
+} onstack_wall_state;
+
+/* The clock of process ticks (sampler/source/process_tick.h), for all CPU sessions of a signal. */
+typedef struct onstack_process_clock {
+  /* What a thread's tick puts it off by, in one cache line. */
+  onstack_thread *record;      /* its address is the cookie; of its fields only `timer` is in use */
+  struct onstack_slot *leader; /* whose period and ticks it goes by (dekker); NULL: it is being set */
+  uint64_t period_ns;
+  uint64_t step_ns; /* the longer one of the period and the kernel's tick */
+  uint64_t look_at; /* the leader's ticks from which on it may have to be put off */
+  uint64_t expires_ns;
+  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
+  uint32_t setting;     /* a handler has all but the constants; who finds it set goes on without */
+  bool uncounted;       /* it has expired while it was put off: its tick may be on its way yet */
+  bool blind;           /* nobody may read the process's clock: it ticks each period */
+  uint32_t generation;  /* counts its timers; the low bits are in the cookie */
+  int32_t signal;       /* 0: no session uses it */
+  uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
+  uint64_t met_ns;      /* what the process had used at its last tick */
+  uint64_t handed_ns;   /* what a tick that is handed on brings at most */
+  uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
+  uint32_t looks;       /* ticks of this search that have met no new thread */
+  uint32_t looks_most;  /* after which it rests */
+  uint32_t rests;       /* since the last new thread */
+  onstack_inside inside; /* handlers of its ticks, and those that put it off */
+} __attribute__((aligned(ONSTACK_CACHE_LINE))) onstack_process_clock;
 
 /*
  * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
@@ -3647,7 +3601,8 @@ typedef struct onstack_slot {
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
   onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
-  onstack_process_clock *process_clock;     /* that finds its new threads; NULL: none does. Written while not running */
+  onstack_process_clock
+      *process_clock;        /* that finds its new threads, of any slot; NULL: none does. Written while not running */
   uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
   uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
   onstack_thread_table threads;
@@ -3659,6 +3614,13 @@ typedef struct onstack_slot {
   uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
+  onstack_slot_memory memory;
+  onstack_ticker ticker;
+  onstack_wall_state wall;
+  onstack_hand_on_state hand_on;
+  struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
+  /* The sessions of one signal share one clock, which may be the one of another slot, so it can outlive this slot's session. */
+  onstack_process_clock own_process_clock;
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
@@ -3950,10 +3912,7 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
 #ifndef ONSTACK_SAMPLER_DRAIN_DELIVER_H
 #define ONSTACK_SAMPLER_DRAIN_DELIVER_H
 
-/* ---- core/sampler/drain/again.h ---- */
-/* Walks a stack that was kept (sampler/ring/kept.h) when its rules are there. A slot's consumer, or the preload's keeper. */
-#ifndef ONSTACK_SAMPLER_DRAIN_AGAIN_H
-#define ONSTACK_SAMPLER_DRAIN_AGAIN_H
+/* ---- walking a kept stack (sampler/ring/kept.h) when its rules are there: a slot's consumer, or the preload's keeper ---- */
 
 /* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
 typedef struct onstack_derive {
@@ -3969,7 +3928,7 @@ ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept
    first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
 ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
 
-#endif
+/* ---- delivering ---- */
 
 /* Of the samples of one kind. */
 typedef struct onstack_deliver_counters {
@@ -4061,18 +4020,13 @@ ONSTACK_INTERNAL bool onstack_interpreters_are_met(const onstack_interpreters *i
 
 #endif
 
-/* ---- core/sampler/api/pace.h ---- */
-/*
- * How long a drain thread waits between two rounds. A round costs a wake-up, most of which is the kernel's, so a process that
- * sleeps is woken rarely, and one that works as often as something happens that a round is made for. The consumer of a session.
- */
-#ifndef ONSTACK_SAMPLER_API_PACE_H
-#define ONSTACK_SAMPLER_API_PACE_H
+#include <errno.h>
+#include <pthread.h>
 
-#include <stdint.h>
+#define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
+#define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
 
-#define ONSTACK_PACE_BUSY_NS 10000000u /* while the process works and things happen */
-
+/* How often the drain thread comes (consumer.c). */
 typedef struct onstack_pace {
   uint64_t process_cpu_ns, checked_ns; /* at the last check whether the process works */
   uint64_t rest_ns;                    /* the last pause of a process that sleeps */
@@ -4080,32 +4034,6 @@ typedef struct onstack_pace {
   uint32_t map;
   uint32_t uneventful; /* rounds in which nothing of what they are made for has happened */
 } onstack_pace;
-
-/* What is seen in a round. */
-typedef struct onstack_pace_signs {
-  bool rests;         /* ticks alone may end a rest: another clock's new threads are to be found whether they work or not */
-  bool steady;        /* nothing is there that changes from one instant to the next, as an interpreter's code */
-  uint64_t period_ns; /* of the session's ticks */
-  uint64_t threads;   /* met so far */
-  uint32_t map;       /* the number of the state of the map of objects */
-} onstack_pace_signs;
-
-/* Something has happened that the signs do not say: another owner's handler stood above ours. */
-ONSTACK_INTERNAL void onstack_pace_hurry(onstack_pace *pace);
-
-/* At the end of a round: nanoseconds to the next, and whether the process has worked since the last. */
-ONSTACK_INTERNAL uint64_t onstack_pace_next(onstack_pace *pace, const onstack_pace_signs *signs, bool *busy);
-
-/* ONSTACK_PAUSE_* of such a pause: which samples end it. */
-ONSTACK_INTERNAL uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns);
-
-#endif
-
-#include <errno.h>
-#include <pthread.h>
-
-#define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
-#define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
 
 struct onstack_session {
   onstack_settings settings;
@@ -4180,7 +4108,8 @@ ONSTACK_INTERNAL void onstack_spans_look(void);
 
 /*
  * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
- * the drain thread derives them while the program runs, and finds what stacks of the first moments need (again.h).
+ * the drain thread derives them while the program runs, and finds what stacks of the first moments need
+ * (sampler/drain/deliver.h).
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
 
@@ -4248,6 +4177,12 @@ ONSTACK_INTERNAL void onstack_action_end_back_off(int signal);
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
+
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
+
+/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_after_fork(void);
 
 #endif
 
@@ -4346,7 +4281,7 @@ ONSTACK_INTERNAL void onstack_modules_after_fork(void);
 #define ONSTACK_SAMPLER_SOURCE_HAND_ON_H
 
 /* Nothing has been sent for the slot. Before it runs. */
-ONSTACK_INTERNAL void onstack_hand_on_begin(const onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_hand_on_begin(onstack_slot *slot);
 
 /* Looks, if it is time to. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);
@@ -4698,7 +4633,101 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
   return every;
 }
 
+/* ---- the other side (own_threads_wait.c): a signal's action is to change while threads of ours have it open, or a thread of
+   ours has been killed ---- */
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+/* Forgets the threads of ours that have ended without onstack_own_leave: a seccomp filter for all threads
+   (SECCOMP_FILTER_FLAG_TSYNC) has killed them. Returns true if there was one, now or before: what it had locked stays locked.
+   Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
+
 #endif
+
+#include <time.h>
+
+/* ---- pace ---- */
+
+/*
+ * How long a drain thread waits between two rounds. A round costs a wake-up, most of which is the kernel's, so a process that
+ * sleeps is woken rarely, and one that works as often as something happens that a round is made for.
+ */
+#define PACE_BUSY_NS 10000000u  /* while the process works and things happen */
+#define PACE_IDLE_NS 50000000u  /* once the process sleeps; then twice as long each time, */
+#define PACE_REST_NS 250000000u /* up to here */
+#define PACE_LONGEST_NS 500000000u
+#define PACE_WORKS_NS 500000u /* of CPU time since the last round, without that of our own threads */
+#define PACE_CLOCK_SHARE 64u  /* of a processor, that goes into the process's CPU time: it is a sum over threads */
+
+/* What is seen in a round. */
+typedef struct pace_signs {
+  bool rests;         /* ticks alone may end a rest: another clock's new threads are to be found whether they work or not */
+  bool steady;        /* nothing is there that changes from one instant to the next, as an interpreter's code */
+  uint64_t period_ns; /* of the session's ticks */
+  uint64_t threads;   /* met so far */
+  uint32_t map;       /* the number of the state of the map of objects */
+} pace_signs;
+
+/* After so many uneventful rounds a pause is twice as long, up to as many periods: what another owner's handler may take from
+   each thread before it is noticed. */
+#define PACE_UNEVENTFUL 16u
+#define PACE_STEADY_NS 40000000u
+#define PACE_STEADY_PERIODS 4u
+
+/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
+   thread (record_handler.c). What it costs: a handler that was displaced meanwhile is noticed that much later. */
+static uint64_t pace_rest(onstack_pace *pace, bool rests) {
+  const uint64_t longer = pace->rest_ns * 2 < PACE_REST_NS ? pace->rest_ns * 2 : PACE_REST_NS;
+  pace->rest_ns = longer == 0 || !rests ? PACE_IDLE_NS : longer;
+  return pace->rest_ns;
+}
+
+/* Something has happened that the signs do not say: another owner's handler stood above ours. */
+static void pace_hurry(onstack_pace *pace) { pace->uneventful = 0; }
+
+static void pace_count(onstack_pace *pace, const pace_signs *signs) {
+  const bool same = signs->steady && signs->threads == pace->threads && signs->map == pace->map;
+  pace->uneventful = !same ? 0 : pace->uneventful + (pace->uneventful < 2 * PACE_UNEVENTFUL);
+  pace->threads = signs->threads;
+  pace->map = signs->map;
+}
+
+static uint64_t pace_work(onstack_pace *pace, const pace_signs *signs) {
+  const uint64_t periods = signs->period_ns * PACE_STEADY_PERIODS;
+  const uint64_t most = periods < PACE_STEADY_NS ? periods : PACE_STEADY_NS;
+  const uint64_t pause = (uint64_t)PACE_BUSY_NS << (pace->uneventful / PACE_UNEVENTFUL);
+  pace->rest_ns = PACE_IDLE_NS;
+  return pause < most ? pause : most > PACE_BUSY_NS ? most : PACE_BUSY_NS;
+}
+
+/* At the end of a round: nanoseconds to the next, and whether the process has worked since the last. */
+static uint64_t pace_next(onstack_pace *pace, const pace_signs *signs, bool *busy) {
+  const uint64_t now = onstack_monotonic_ns();
+  *busy = true;
+  /* A round that a request brought early saw too little time to tell. */
+  if (now - pace->checked_ns < PACE_BUSY_NS) return PACE_BUSY_NS;
+  pace_count(pace, signs);
+  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
+  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * PACE_CLOCK_SHARE;
+  *busy = (int64_t)(cpu - pace->process_cpu_ns) > (int64_t)PACE_WORKS_NS;
+  pace->process_cpu_ns = cpu;
+  pace->checked_ns = now;
+  const uint64_t pause = *busy ? pace_work(pace, signs) : pace_rest(pace, signs->rests);
+  return least < pause ? pause : least < PACE_LONGEST_NS ? least : PACE_LONGEST_NS;
+}
+
+/* ONSTACK_PAUSE_* of such a pause: which samples end it. */
+static uint32_t pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
+  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
+  if (pause_ns > PACE_IDLE_NS && pace->rest_ns > PACE_IDLE_NS) return ONSTACK_PAUSE_REST;
+  return pause_ns > PACE_BUSY_NS ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_SHORT;
+}
+
+/* ---- rounds ---- */
 
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
 #define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
@@ -4751,7 +4780,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 
 /*
  * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
- * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/again.c). Not where they would be
+ * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/deliver.c). Not where they would be
  * too many for the pool, or nobody looks at it every 10 ms.
  */
 static bool session_waits_with_rules(const onstack_session *session) {
@@ -4798,7 +4827,7 @@ static void session_tend(onstack_session *session) {
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
     on_top = !onstack_action_tend(slot->signal);
-    if (!on_top) onstack_pace_hurry(&session->pace);
+    if (!on_top) pace_hurry(&session->pace);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
@@ -4892,12 +4921,12 @@ static void session_let_go(onstack_session *session) {
 }
 
 /* What a round is made early for. */
-static onstack_pace_signs session_signs(const onstack_session *session) {
+static pace_signs session_signs(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
   const bool code = onstack_load_relaxed(&onstack_code.missed) || onstack_load_relaxed(&onstack_code.stale);
   /* A Go runtime in a library installs its handler when its profile begins, and takes the ticks of others for its own. */
   const bool go = onstack_observe(&onstack_code.go_count) > 0;
-  return (onstack_pace_signs){
+  return (pace_signs){
       .rests = session->scan_age_ns != 0,
       .steady = session->scan_age_ns != 0 && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
       .period_ns = slot->period_ns,
@@ -4908,9 +4937,9 @@ static onstack_pace_signs session_signs(const onstack_session *session) {
 
 static uint64_t session_next_look(onstack_session *session) {
   if (session->needs_rules) return 0;
-  const onstack_pace_signs signs = session_signs(session);
+  const pace_signs signs = session_signs(session);
   bool busy = true;
-  const uint64_t pause = onstack_pace_next(&session->pace, &signs, &busy);
+  const uint64_t pause = pace_next(&session->pace, &signs, &busy);
   /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
   if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
     session_let_go(session);
@@ -4933,18 +4962,18 @@ uint64_t onstack_session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
     onstack_publish(&session->drain.quit, 1u);
-    return ONSTACK_PACE_BUSY_NS;
+    return PACE_BUSY_NS;
   }
   session_open_own(session);
-  if (!session_lock_consumer(session)) return ONSTACK_PACE_BUSY_NS;
+  if (!session_lock_consumer(session)) return PACE_BUSY_NS;
   do {
     while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   } while (onstack_observe(&session->idle) && session_is_here(session) && session_drop_abandoned(session));
   uint64_t pause = session_next_look(session);
-  onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
+  onstack_dekker_store(&session->slot->pauses, pace_kind(&session->pace, pause));
   /* One that came during this round has woken nobody; pairs with the fence in sampler/session/record_handler.c. */
   onstack_fence_dekker();
-  if (pause > ONSTACK_PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = ONSTACK_PACE_BUSY_NS;
+  if (pause > PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = PACE_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;
@@ -5049,12 +5078,7 @@ ONSTACK_INTERNAL int onstack_task_end(uint32_t tid);
 /* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
 ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
 
-#endif
-
-/* ---- core/sampler/threads/task_list.h ---- */
-/* The kernel's list of the process's threads. */
-#ifndef ONSTACK_SAMPLER_THREADS_TASK_LIST_H
-#define ONSTACK_SAMPLER_THREADS_TASK_LIST_H
+/* ---- the kernel's list of the threads ---- */
 
 /*
  * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
@@ -5387,241 +5411,6 @@ const char *onstack_strerror(int code) {
 
 /* ---- core/sampler/api/fork.c ---- */
 
-/* ---- core/sampler/signal/restore.h ---- */
-/* What the last stop leaves behind, and the child of a fork. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_RESTORE_H
-#define ONSTACK_SAMPLER_SIGNAL_RESTORE_H
-
-/* ---- core/sampler/signal/on_top.h ---- */
-/* Goes on top of the action that a look has read, by the trampoline that stands for what lies below then. Ordinary threads,
-   under the lock of all copies. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
-#define ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
-
-/* ---- core/sampler/signal/copy.h ---- */
-/*
- * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
- * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
- * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
- * in crossing orders.
- *
- * A copy finds another by the mark before the handler that it meets as the installed action (entry_handler.c), and from
- * then on knows all that the other knows. A copy pins itself before its first start, so what is here is never unmapped.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_COPY_H
-#define ONSTACK_SAMPLER_SIGNAL_COPY_H
-
-/* ---- core/sampler/signal/owners.h ---- */
-/*
- * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
- * restored by the other files of this folder; other copies of the library read it too (copy.h).
- *
- * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
- * restores our pointer), and is then a pass-through.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_OWNERS_H
-#define ONSTACK_SAMPLER_SIGNAL_OWNERS_H
-
-#define ONSTACK_SIGNALS 65 /* 1 .. 64 */
-
-/* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
-   fit together. */
-typedef struct onstack_previous {
-  struct onstack_kernel_sigaction action;
-  uint32_t spent; /* SA_RESETHAND: it has had its one signal */
-} onstack_previous;
-
-/*
- * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
- * each: what lay underneath when it was installed. For an owner that comes later that address is the previous action. When
- * it calls it (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been
- * there, and who comes next: the same as if the previous action of each owner were the one before it.
- */
-#define ONSTACK_TRAMPOLINES 16u
-
-/* The newest first: the previous action there, and who was known before it; a signal that comes in again by the same
-   trampoline while it is under way goes to the next. NULL: no more. */
-#define ONSTACK_ACTION_LEVELS 3u
-typedef struct onstack_below {
-  onstack_previous *levels[ONSTACK_ACTION_LEVELS];
-} onstack_below;
-
-/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
-typedef struct onstack_action {
-  uint32_t running; /* a session of this copy uses the signal (dekker) */
-  uint32_t current; /* the trampoline that is installed, or was last */
-  uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
-  uint32_t held;    /* bits: trampolines that may be an owner's previous action yet */
-  uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
-  struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
-  onstack_below below[ONSTACK_TRAMPOLINES];
-  uint64_t forwarded;
-  uint64_t forwarded_timer;
-  uint64_t swallowed;
-  uint64_t late;
-  uint64_t looped;
-  uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
-  /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
-     Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
-     for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
-  uint32_t changing;
-  uint64_t expected; /* the handler that the look had read */
-  /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
-  onstack_previous replaced[ONSTACK_TRAMPOLINES];
-} onstack_action;
-
-ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
-
-/* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
-static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
-
-#endif
-
-#include <signal.h>
-
-#define ONSTACK_COPIES 8u /* others that one copy knows */
-
-/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
-   each other, so every change of these structures raises the version, also a new member at the end. */
-#define ONSTACK_COPY_MARK "onstack-handler3"
-#define ONSTACK_COPY_MARK_BYTES 16u
-
-_Static_assert(sizeof(onstack_action) == 1200, "another layout needs another version in ONSTACK_COPY_MARK");
-
-/*
- * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a
- * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
- */
-#define ONSTACK_TRAMPOLINE_BYTES 64u
-extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
-
-/* What lies before each, read by other copies. */
-typedef struct onstack_handler_head {
-  int64_t copy; /* that copy's onstack_copy, as the distance from here */
-  uint64_t number;
-  uint64_t mark[2];
-} onstack_handler_head;
-
-typedef struct onstack_copy {
-  uint32_t bytes;
-  uint32_t action_bytes;
-  onstack_action *actions; /* one for each signal, `action_bytes` apart */
-  /* If the signal is a tick of this copy: does with it what its handler would, and returns true. Signal-safe. */
-  bool (*take)(int signal, siginfo_t *info, void *context);
-  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
-  void (*trampoline)(int signal, siginfo_t *info, void *context);
-  uint32_t lock; /* of the control side, see onstack_copies_lock */
-  uint32_t reserved;
-  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
-} onstack_copy;
-
-ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
-
-/* What a copy has of one signal. `copy` is any copy, this one too. */
-static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
-  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
-}
-
-/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
-static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
-  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
-}
-
-/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
-static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
-  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
-  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
-  distance /= ONSTACK_TRAMPOLINE_BYTES;
-  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
-}
-
-/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see sampler/signal/action.c. */
-static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
-  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
-}
-
-#endif
-
-#include <signal.h>
-
-typedef struct onstack_action_owner {
-  uint32_t sessions; /* that use it */
-  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
-  uint32_t returns;  /* how often in a row we went back on top */
-  bool on_stack;
-  onstack_restore restore; /* of the session that installed it */
-} onstack_action_owner;
-
-ONSTACK_INTERNAL_DATA onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
-
-static const uint64_t onstack_action_default = (uint64_t)(uintptr_t)SIG_DFL;
-static const uint64_t onstack_action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
-
-static inline bool onstack_action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
-}
-
-static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigaction *action) {
-  return action->handler == onstack_action_default || action->handler == onstack_action_ignore;
-}
-
-/* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
-ONSTACK_INTERNAL onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action);
-
-/* As onstack_copies_meet, but that our own copy is none. */
-ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
-
-/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another
-   copy's. */
-ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
-
-/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
-ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigaction *below);
-ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
-
-/*
- * An owner has put back its previous action: one of our trampolines, with flags and mask of its own perhaps, or one of a
- * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
- */
-ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
-                                                  const onstack_copy *copy);
-
-/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
-ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner,
-                                                        const struct onstack_kernel_sigaction *now,
-                                                        const onstack_copy *copy);
-/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
-ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
-                                                             const struct onstack_kernel_sigaction *was, int *result);
-
-/*
- * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
- * below. Ours may be an owner's previous action by then: it stands for what lies below the next one, too. 0 or -errno.
- */
-ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                                              struct onstack_kernel_sigaction now);
-
-/* Ours, as it is installed, is not what it is to be: with the flags of now. */
-ONSTACK_INTERNAL bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner);
-
-#endif
-
-/*
- * The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
- * has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
- * SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. Ordinary threads, under the
- * lock of all copies.
- */
-ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *owner);
-
-/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
-ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
-
-/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_action_after_fork(void);
-
-#endif
-
 /* ---- core/sampler/unwind/memory_pipe.h ---- */
 /*
  * The pipes of reader `pipe` (memory_pipe_handler.c). Open only while a session runs on a system that refuses process_vm_readv;
@@ -5829,160 +5618,6 @@ int onstack_fork_prepare(void) {
   int result = pthread_atfork(fork_before, fork_parent, fork_child);
   if (result == 0) registered = true;
   return -result;
-}
-
-/* ---- core/sampler/api/goroutine_labels.c ---- */
-/* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
-/* ---- core/sampler/labels/labels.h ---- */
-/*
- * The labels that the application has given to threads, by thread id.
- *
- * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
- * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
- * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
- * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
- * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
- * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
- *
- * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
- * ids, no tombstones, nothing is ever moved.
- */
-#ifndef ONSTACK_SAMPLER_LABELS_LABELS_H
-#define ONSTACK_SAMPLER_LABELS_LABELS_H
-
-#define ONSTACK_LABEL_THREADS 16384u
-#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
-
-/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
-   neighbours swap at the same time: each has a cache line. */
-#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
-typedef struct onstack_label_entry {
-  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
-} onstack_label_entry;
-
-/* The entry of a thread, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
-
-/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
-
-/* Gives an entry back; the sets are the caller's. On that thread only. */
-ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
-
-/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
-   are out of use for good. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
-
-/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
-   thread. */
-ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
-
-/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
-
-/*
- * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
- *
- * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
- * that goroutine stands still in our handler. What it points to is never changed after it was made
- * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
- * on the same. A drain that came later could not: the collector may have run in between.
- *
- * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
- * its own (goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout, or a system without that copy, gives no labels rather than a fault.
- */
-
-#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
-
-/*
- * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
- * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
- * Signal-safe.
- */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
-
-/* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                    uint32_t bytes);
-
-/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
-
-/*
- * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
- * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
- *
- * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
- * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
- * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
- * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
- * valid record behind it.
- */
-
-/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
-typedef uint64_t onstack_span_place;
-
-#define ONSTACK_SPAN_OFFSET_BITS 40
-#define ONSTACK_SPAN_MODULE_BITS 20
-
-/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
-typedef struct onstack_span_layout {
-  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
-  int32_t count;  /* where it has the number of its entries, in bytes from it */
-  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
-} onstack_span_layout;
-#define ONSTACK_SPAN_LAYOUTS 2u
-
-ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
-
-/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
-#define ONSTACK_SPAN_BYTES 67u
-
-/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
-
-/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
-
-#endif
-
-#define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
-
-/* The runtime whose code holds `text`; found by the first session, or here. */
-static onstack_go_runtime *go_labels_runtime(uint64_t address) {
-  ONSTACK_UNCANCELLED;
-  if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
-  return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
-}
-
-int onstack_go_labels_find(uint64_t text, uint64_t labels) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  uint64_t goroutine;
-  int found = ONSTACK_E_UNSUPPORTED;
-  if (!go || labels == 0 || (goroutine = onstack_go_current(go)) == 0) return ONSTACK_E_UNSUPPORTED;
-  for (uint32_t offset = 0; offset < GO_LABELS_G; offset += 8) {
-    uint64_t pair[2];
-    if (!onstack_memory_copy_pair(goroutine + offset, pair)) break; /* the end of a page, at worst */
-    if (pair[0] != labels) continue;
-    if (found >= 0) return ONSTACK_E_UNSUPPORTED; /* not the only one */
-    found = (int)offset;
-  }
-  return found;
-}
-
-int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  if (!go) return ONSTACK_E_UNSUPPORTED;
-  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
-  return (int)(result & ~ONSTACK_GO_LABELS_CUT);
-}
-
-int onstack_go_labels_use(uint64_t text, uint32_t offset) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  if (!go || offset >= GO_LABELS_G) return ONSTACK_E_UNSUPPORTED;
-  onstack_store_relaxed(&go->layout.g_labels, offset);
-  return 0;
 }
 
 /* ---- core/sampler/api/interpreters.c ---- */
@@ -6374,7 +6009,7 @@ typedef struct onstack_profile_mapping {
   const char *path; /* in the set's arena; "" for anonymous memory */
   uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
   uint64_t image_bytes;
-  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
+  uint64_t load; /* the loader's number of the object that it belongs to (platform/loader.h); 0: not known */
   /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
      file later. */
   onstack_elf_build_id build_id;
@@ -6854,26 +6489,21 @@ bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, cons
   return interpreters->begins;
 }
 
-/* ---- core/sampler/api/memory_map.c ---- */
-/* ---- core/sampler/api/memory_map.h ---- */
-/* What the process's memory is by its mappings: bytes that are resident, each in one sum. */
-#ifndef ONSTACK_SAMPLER_API_MEMORY_MAP_H
-#define ONSTACK_SAMPLER_API_MEMORY_MAP_H
+/* ---- core/sampler/api/memory_text.c ---- */
+/* The account of the process's memory (onstack_session_memory_text). */
+/* ---- core/sampler/api/memory_text.h ---- */
+/* The account of the process's memory (onstack_session_memory_text), as the preload writes it. */
+#ifndef ONSTACK_SAMPLER_API_MEMORY_TEXT_H
+#define ONSTACK_SAMPLER_API_MEMORY_TEXT_H
 
-typedef enum onstack_memory_part {
-  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
-  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
-  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
-  ONSTACK_MEMORY_STACKS,    /* of threads */
-  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
-  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
-  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
-  ONSTACK_MEMORY_PARTS
-} onstack_memory_part;
-
-/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps
-   cannot be read; -ENOMEM. */
-ONSTACK_INTERNAL int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]);
+/*
+ * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
+ * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
+ * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
+ * Errors: as onstack_session_memory_text.
+ */
+ONSTACK_INTERNAL int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime,
+                                               bool ask_malloc, onstack_writer writer, void *data);
 
 #endif
 
@@ -6897,11 +6527,26 @@ ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 
 #endif
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- what the process's memory is by its mappings: bytes that are resident, each in one sum ---- */
+
+typedef enum onstack_memory_part {
+  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
+  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
+  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
+  ONSTACK_MEMORY_STACKS,    /* of threads */
+  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
+  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
+  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
+  ONSTACK_MEMORY_PARTS
+} onstack_memory_part;
 
 #define MEMORY_THREADS 16384u             /* whose stacks are looked for */
 #define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
@@ -6998,7 +6643,9 @@ static void memory_add(void *data, uint64_t bytes) {
   map->parts[map->part] += bytes;
 }
 
-int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
+/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps
+   cannot be read; -ENOMEM. */
+static int memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
   memset(parts, 0, ONSTACK_MEMORY_PARTS * sizeof(*parts));
   memory_map *map = calloc(1, sizeof(*map));
   if (!map) return -ENOMEM;
@@ -7016,28 +6663,7 @@ int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS
   return result;
 }
 
-/* ---- core/sampler/api/memory_text.c ---- */
-/* The account of the process's memory (onstack_session_memory_text). */
-/* ---- core/sampler/api/memory_text.h ---- */
-/* The account of the process's memory (onstack_session_memory_text), as the preload writes it. */
-#ifndef ONSTACK_SAMPLER_API_MEMORY_TEXT_H
-#define ONSTACK_SAMPLER_API_MEMORY_TEXT_H
-
-/*
- * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
- * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
- * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
- * Errors: as onstack_session_memory_text.
- */
-ONSTACK_INTERNAL int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime,
-                                               bool ask_malloc, onstack_writer writer, void *data);
-
-#endif
-
-#include <dlfcn.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+/* ---- text ---- */
 
 #define MEMORY_LINE ((size_t)160)
 #define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
@@ -7176,7 +6802,7 @@ int onstack_memory_text_write(onstack_session *session, const onstack_runtime_me
   int result = writer ? 0 : ONSTACK_E_OPTIONS;
   if (result == 0 && runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
   if (result == 0 && session) result = onstack_session_stats(session, &stats);
-  if (result == 0) result = onstack_memory_map_read(runtime ? known.address : 0, parts);
+  if (result == 0) result = memory_map_read(runtime ? known.address : 0, parts);
   if (result < 0) return result;
   memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL, ask_malloc ? memory_of_allocators() : nothing);
   return text.error;
@@ -7192,6 +6818,51 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
 }
 
 /* ---- core/sampler/api/options.c ---- */
+
+/* ---- core/sampler/modules/table_files.h ---- */
+/*
+ * Rule tables of large objects, kept in files of a directory from one process to the next. A file's name is the object's build
+ * id and the number of what makes tables (TABLE_FILES_FORMAT).
+ *
+ * A handler trusts its tables, so nobody else may write what is read here: the directory and the file belong to this user or
+ * to root, and others have no right to write them. What was read is copied, so that a file may be cut or removed at any time,
+ * and is checked: a sum of all words against a disk that lies, and each number that the handler follows.
+ * Ordinary threads.
+ */
+#ifndef ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
+#define ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
+
+/* Objects with less of .eh_frame are derived in less than a millisecond. */
+#define ONSTACK_TABLE_FILES_LEAST ((size_t)1 << 16)
+
+/* Which table is meant. */
+typedef struct onstack_table_key {
+  onstack_elf_build_id build_id;
+  uint64_t extent;         /* of the object in memory */
+  uint64_t section_offset; /* of .eh_frame, from the object's lowest address */
+  uint64_t section_bytes;  /* up to the end of its segment */
+} onstack_table_key;
+
+/* Any thread, while no other calls it. NULL: none is kept any more. Errors: -errno; -EACCES: others may write there. */
+ONSTACK_INTERNAL int onstack_table_files_use(const char *directory);
+
+ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
+
+/* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
+ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
+
+/* What cannot be written is left out. Its directory is a local one: the caller waits, with the lock of all objects. */
+ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
+
+/* Since the process began: tables that were read, were written, files that were not trusted, and tables that could not be
+   written. */
+typedef struct onstack_table_files_counters {
+  uint64_t read, kept, refused, failed;
+} onstack_table_files_counters;
+
+ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
+
+#endif
 
 #include <signal.h>
 #include <string.h>
@@ -7417,67 +7088,9 @@ const char *onstack_options_fault(const onstack_options *options) {
   return fault;
 }
 
-/* ---- core/sampler/api/pace.c ---- */
-
-#include <time.h>
-
-#define PACE_IDLE_NS 50000000u  /* once the process sleeps; then twice as long each time, */
-#define PACE_REST_NS 250000000u /* up to here */
-#define PACE_LONGEST_NS 500000000u
-#define PACE_WORKS_NS 500000u /* of CPU time since the last round, without that of our own threads */
-#define PACE_CLOCK_SHARE 64u  /* of a processor, that goes into the process's CPU time: it is a sum over threads */
-
-/* After so many uneventful rounds a pause is twice as long, up to as many periods: what another owner's handler may take from
-   each thread before it is noticed. */
-#define PACE_UNEVENTFUL 16u
-#define PACE_STEADY_NS 40000000u
-#define PACE_STEADY_PERIODS 4u
-
-/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
-   thread (record_handler.c). What it costs: a handler that was displaced meanwhile is noticed that much later. */
-static uint64_t pace_rest(onstack_pace *pace, bool rests) {
-  const uint64_t longer = pace->rest_ns * 2 < PACE_REST_NS ? pace->rest_ns * 2 : PACE_REST_NS;
-  pace->rest_ns = longer == 0 || !rests ? PACE_IDLE_NS : longer;
-  return pace->rest_ns;
-}
-
-void onstack_pace_hurry(onstack_pace *pace) { pace->uneventful = 0; }
-
-static void pace_count(onstack_pace *pace, const onstack_pace_signs *signs) {
-  const bool same = signs->steady && signs->threads == pace->threads && signs->map == pace->map;
-  pace->uneventful = !same ? 0 : pace->uneventful + (pace->uneventful < 2 * PACE_UNEVENTFUL);
-  pace->threads = signs->threads;
-  pace->map = signs->map;
-}
-
-static uint64_t pace_work(onstack_pace *pace, const onstack_pace_signs *signs) {
-  const uint64_t periods = signs->period_ns * PACE_STEADY_PERIODS;
-  const uint64_t most = periods < PACE_STEADY_NS ? periods : PACE_STEADY_NS;
-  const uint64_t pause = (uint64_t)ONSTACK_PACE_BUSY_NS << (pace->uneventful / PACE_UNEVENTFUL);
-  pace->rest_ns = PACE_IDLE_NS;
-  return pause < most ? pause : most > ONSTACK_PACE_BUSY_NS ? most : ONSTACK_PACE_BUSY_NS;
-}
-
-uint64_t onstack_pace_next(onstack_pace *pace, const onstack_pace_signs *signs, bool *busy) {
-  const uint64_t now = onstack_monotonic_ns();
-  *busy = true;
-  /* A round that a request brought early saw too little time to tell. */
-  if (now - pace->checked_ns < ONSTACK_PACE_BUSY_NS) return ONSTACK_PACE_BUSY_NS;
-  pace_count(pace, signs);
-  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
-  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * PACE_CLOCK_SHARE;
-  *busy = (int64_t)(cpu - pace->process_cpu_ns) > (int64_t)PACE_WORKS_NS;
-  pace->process_cpu_ns = cpu;
-  pace->checked_ns = now;
-  const uint64_t pause = *busy ? pace_work(pace, signs) : pace_rest(pace, signs->rests);
-  return least < pause ? pause : least < PACE_LONGEST_NS ? least : PACE_LONGEST_NS;
-}
-
-uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
-  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
-  if (pause_ns > PACE_IDLE_NS && pace->rest_ns > PACE_IDLE_NS) return ONSTACK_PAUSE_REST;
-  return pause_ns > ONSTACK_PACE_BUSY_NS ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_SHORT;
+int onstack_tables_keep_in(const char *directory) {
+  ONSTACK_UNCANCELLED;
+  return onstack_table_files_use(directory);
 }
 
 /* ---- core/sampler/api/session.c ---- */
@@ -7574,9 +7187,6 @@ ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_
    stacks that are cut. */
 #define SESSION_RULES_AT_START ((size_t)1 << 22)
 
-/* Sessions that children of fork() go on with, by slot. Written under the control lock, read in the child. */
-static onstack_session *session_followers[ONSTACK_MAX_SESSIONS];
-
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 bool onstack_session_is_inside(void) {
   int32_t self = onstack_sys_gettid();
@@ -7663,8 +7273,7 @@ static int session_begin(onstack_session *session) {
     result = session_tick(session);
   else
     onstack_slot_give_back(session->slot);
-  if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW)
-    onstack_publish(&session_followers[session->slot->index], session);
+  if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW) onstack_publish(&session->slot->follower, session);
   return result;
 }
 
@@ -7700,8 +7309,10 @@ static void session_follow_profiles(onstack_session *const sessions[ONSTACK_MAX_
 
 static void session_follow(void) {
   onstack_session *sessions[ONSTACK_MAX_SESSIONS];
-  memcpy(sessions, session_followers, sizeof(sessions));
-  memset(session_followers, 0, sizeof(session_followers));
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    sessions[i] = onstack_slots[i].follower;
+    onstack_slots[i].follower = NULL;
+  }
   onstack_control_lock(); /* made new by onstack_slots_after_fork; against the drain threads that begin here */
   session_follow_profiles(sessions);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) /* not those that another thread was just stopping */
@@ -7822,7 +7433,7 @@ int onstack_session_stop(onstack_session *session) {
     onstack_control_unlock();
     return ONSTACK_E_STOPPED;
   }
-  onstack_publish(&session_followers[session->slot->index], NULL);
+  onstack_publish(&session->slot->follower, NULL);
   session_stop_clock_thread(session);
   onstack_slot_quiesce(session->slot);
   onstack_control_unlock();
@@ -7862,28 +7473,6 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
 }
 
 /* ---- core/sampler/api/slots.c ---- */
-
-/* ---- core/sampler/session/pin.h ---- */
-#ifndef ONSTACK_SAMPLER_SESSION_PIN_H
-#define ONSTACK_SAMPLER_SESSION_PIN_H
-
-/*
- * Keeps the object that holds this code mapped for ever: the handler may be reached after the last stop (a pending
- * signal, an owner that restores our pointer), also when the library is a static part of a plugin that is closed.
- * Idempotent. Under the control lock, or before this library has a thread.
- */
-ONSTACK_INTERNAL void onstack_pin_self(void);
-
-#endif
-
-/* ---- core/sampler/source/vdso.h ---- */
-#ifndef ONSTACK_SAMPLER_SOURCE_VDSO_H
-#define ONSTACK_SAMPLER_SOURCE_VDSO_H
-
-/* clock_gettime in the vDSO (vdso(7)), or NULL: then the handler uses the system call. Start only. */
-ONSTACK_INTERNAL onstack_vdso_clock_gettime onstack_vdso_find(void);
-
-#endif
 
 /* ---- core/sampler/source/arm.h ---- */
 /* A session's thread gets a timer of its own: in start and scans, and in the handler of a process tick. */
@@ -7930,32 +7519,6 @@ ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint3
 
 /* si_timerid of a tick that control sends to a thread (sampler/source/hand_on.h): none of the kernel's. */
 #define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
-
-struct onstack_process_clock {
-  /* What a thread's tick puts it off by, in one cache line. */
-  onstack_thread *record; /* its address is the cookie; of its fields only `timer` is in use */
-  onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
-  uint64_t period_ns;
-  uint64_t step_ns; /* the longer one of the period and the kernel's tick */
-  uint64_t look_at; /* the leader's ticks from which on it may have to be put off */
-  uint64_t expires_ns;
-  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
-  uint32_t setting;     /* a handler has all but the constants; who finds it set goes on without */
-  bool uncounted;       /* it has expired while it was put off: its tick may be on its way yet */
-  bool blind;           /* nobody may read the process's clock: it ticks each period */
-  uint32_t generation;  /* counts its timers; the low bits are in the cookie */
-  int32_t signal;       /* 0: no session uses it */
-  uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
-  uint64_t met_ns;      /* what the process had used at its last tick */
-  uint64_t handed_ns;   /* what a tick that is handed on brings at most */
-  uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
-  uint32_t looks;       /* ticks of this search that have met no new thread */
-  uint32_t looks_most;  /* after which it rests */
-  uint32_t rests;       /* since the last new thread */
-  onstack_inside inside; /* handlers of its ticks, and those that put it off */
-} __attribute__((aligned(ONSTACK_CACHE_LINE)));
-
-ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
 /* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
    them. False if a filter refuses. Signal-safe. */
@@ -8010,16 +7573,12 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_proces
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
 static int32_t control_owner; /* thread id of the holder, 0: nobody */
 
-/*
- * A ring's memory stays with its slot for ever and is used again; a session that needs more gets a new one, and the old
- * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
- * largest.
- */
 #define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
@@ -8027,13 +7586,6 @@ static int32_t control_owner; /* thread id of the holder, 0: nobody */
 
 /* Behind the ring: zero pages are a pool of which nothing is taken. */
 #define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
-
-typedef struct slot_memory {
-  void *memory;
-  size_t bytes;
-} slot_memory;
-
-static slot_memory slot_memories[ONSTACK_MAX_SESSIONS];
 
 bool onstack_control_lock(void) {
   int32_t self = onstack_sys_gettid();
@@ -8068,13 +7620,13 @@ static void slots_unprepare(void) {
   onstack_threads_unprepare();
 }
 
-static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
+static int slot_take_memory(onstack_slot_memory *has, const onstack_settings *settings) {
   size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
     onstack_own_memory_keeps(memory, bytes);
-    *has = (slot_memory){memory, bytes};
+    *has = (onstack_slot_memory){memory, bytes};
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
@@ -8088,6 +7640,35 @@ static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter
   memset(slot->interpreters, 0, sizeof(slot->interpreters));
   slot->interpreter_count = slot->copy_works ? list->count : 0;
   for (uint32_t i = 0; i < slot->interpreter_count; i++) slot->interpreters[i].provider = list->providers[i];
+}
+
+/*
+ * Returns clock_gettime in the vDSO (vdso(7)), or NULL: then the handler uses the system call.
+ *
+ * Looked up by hand because dlsym and libc's clock_gettime go through the dynamic linker, whose lazy binding would run
+ * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
+ */
+static onstack_vdso_clock_gettime slot_find_clock_gettime(void) {
+  const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+  if (!base) return NULL;
+  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
+  const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
+  uint64_t dynamic = 0, bias = 0;
+  bool loaded = false;
+  onstack_loaded_symbols image;
+  for (uint32_t i = 0; i < header->e_phnum; i++) {
+    if (segments[i].p_type == PT_LOAD && !loaded) {
+      bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
+      loaded = true;
+    } else if (segments[i].p_type == PT_DYNAMIC) {
+      dynamic = (uint64_t)(uintptr_t)base + segments[i].p_offset;
+    }
+  }
+  if (!loaded || !dynamic) return NULL;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE, &symbol)) return NULL;
+  return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
 }
 
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
@@ -8110,7 +7691,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->process_start_ns = 0;
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
-  slot->clock_gettime = onstack_vdso_find();
+  slot->clock_gettime = slot_find_clock_gettime();
   slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = slot->handing_on = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
@@ -8120,9 +7701,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->object_base = 0;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
-  const slot_memory *memory = &slot_memories[index];
+  const onstack_slot_memory *memory = &slot->memory;
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
-  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
+  onstack_ring_init(&slot->ring, memory->memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes + clock->label_bytes);
   onstack_hand_on_begin(slot);
   slot_fill_interpreters(slot, &settings->interpreters);
@@ -8138,7 +7719,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     /* The parent has looked; a fork handler does not read files. */
     if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) {
+    if ((result = slot_take_memory(&slot->memory, settings)) < 0) {
       slots_unprepare();
       return result;
     }
@@ -8194,7 +7775,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
 }
 
 void onstack_slot_give_back(onstack_slot *slot) {
-  slot_memory *memory = &slot_memories[slot->index];
+  onstack_slot_memory *memory = &slot->memory;
   onstack_threads_clear(slot);
   if (slot->clock->drop) slot->clock->drop(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
@@ -8227,7 +7808,7 @@ void onstack_slots_after_fork(void) {
       onstack_thread_release(&slot->threads, record);
     }
     onstack_store_relaxed(&slot->process_clock, NULL);
-    if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
+    if (slot->memory.memory) madvise(slot->memory.memory, slot->memory.bytes, MADV_DONTNEED);
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
@@ -8244,6 +7825,119 @@ void onstack_slots_after_fork(void) {
 
 /* ---- core/sampler/api/spans.c ---- */
 /* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
+/* ---- core/sampler/labels/labels.h ---- */
+/*
+ * The labels that the application has given to threads, by thread id.
+ *
+ * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
+ * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
+ * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
+ * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
+ * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
+ * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
+ *
+ * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
+ * ids, no tombstones, nothing is ever moved.
+ */
+#ifndef ONSTACK_SAMPLER_LABELS_LABELS_H
+#define ONSTACK_SAMPLER_LABELS_LABELS_H
+
+#define ONSTACK_LABEL_THREADS 16384u
+#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
+
+/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
+   neighbours swap at the same time: each has a cache line. */
+#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
+typedef struct onstack_label_entry {
+  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
+} onstack_label_entry;
+
+/* The entry of a thread, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
+
+/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
+
+/* Gives an entry back; the sets are the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
+
+/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
+   are out of use for good. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
+
+/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
+   thread. */
+ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
+
+/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
+
+/*
+ * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
+ *
+ * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
+ * that goroutine stands still in our handler. What it points to is never changed after it was made
+ * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
+ * on the same. A drain that came later could not: the collector may have run in between.
+ *
+ * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
+ * its own (goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
+ * wrong layout, or a system without that copy, gives no labels rather than a fault.
+ */
+
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
+/*
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                    uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+/*
+ * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
+ * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
+ *
+ * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
+ * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
+ * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
+ * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
+ * valid record behind it.
+ */
+
+/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
+typedef uint64_t onstack_span_place;
+
+#define ONSTACK_SPAN_OFFSET_BITS 40
+#define ONSTACK_SPAN_MODULE_BITS 20
+
+/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
+typedef struct onstack_span_layout {
+  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
+  int32_t count;  /* where it has the number of its entries, in bytes from it */
+  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
+} onstack_span_layout;
+#define ONSTACK_SPAN_LAYOUTS 2u
+
+ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
+
+/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
+#define ONSTACK_SPAN_BYTES 67u
+
+/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
+
+/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
+
+#endif
 
 /* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
    statically may lack it. */
@@ -8321,6 +8015,72 @@ int onstack_thread_spans_use(onstack_switch use) {
 
 /* ---- core/sampler/api/statistics.c ---- */
 /* What a session says about itself: counters, and how the frames in each module were walked. */
+
+/* ---- core/sampler/signal/owners.h ---- */
+/*
+ * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
+ * restored by the other files of this folder; other copies of the library read it too (copy.h).
+ *
+ * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
+ * restores our pointer), and is then a pass-through.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_OWNERS_H
+#define ONSTACK_SAMPLER_SIGNAL_OWNERS_H
+
+#define ONSTACK_SIGNALS 65 /* 1 .. 64 */
+
+/* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
+   fit together. */
+typedef struct onstack_previous {
+  struct onstack_kernel_sigaction action;
+  uint32_t spent; /* SA_RESETHAND: it has had its one signal */
+} onstack_previous;
+
+/*
+ * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
+ * each: what lay underneath when it was installed. For an owner that comes later that address is the previous action. When
+ * it calls it (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been
+ * there, and who comes next: the same as if the previous action of each owner were the one before it.
+ */
+#define ONSTACK_TRAMPOLINES 16u
+
+/* The newest first: the previous action there, and who was known before it; a signal that comes in again by the same
+   trampoline while it is under way goes to the next. NULL: no more. */
+#define ONSTACK_ACTION_LEVELS 3u
+typedef struct onstack_below {
+  onstack_previous *levels[ONSTACK_ACTION_LEVELS];
+} onstack_below;
+
+/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
+typedef struct onstack_action {
+  uint32_t running; /* a session of this copy uses the signal (dekker) */
+  uint32_t current; /* the trampoline that is installed, or was last */
+  uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
+  uint32_t held;    /* bits: trampolines that may be an owner's previous action yet */
+  uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
+  struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
+  onstack_below below[ONSTACK_TRAMPOLINES];
+  uint64_t forwarded;
+  uint64_t forwarded_timer;
+  uint64_t swallowed;
+  uint64_t late;
+  uint64_t looped;
+  uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
+  /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
+     Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
+     for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
+  uint32_t changing;
+  uint64_t expected; /* the handler that the look had read */
+  /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
+  onstack_previous replaced[ONSTACK_TRAMPOLINES];
+} onstack_action;
+
+ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
+
+/* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
+static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
+
+#endif
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8463,51 +8223,6 @@ typedef struct onstack_statistics_more {
 /* `more` is added. `modules`: their lines too. Errors: as onstack_session_stats_text. */
 ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
                                               onstack_writer writer, void *data);
-
-#endif
-
-/* ---- core/sampler/modules/table_files.h ---- */
-/*
- * Rule tables of large objects, kept in files of a directory from one process to the next. A file's name is the object's build
- * id and the number of what makes tables (TABLE_FILES_FORMAT).
- *
- * A handler trusts its tables, so nobody else may write what is read here: the directory and the file belong to this user or
- * to root, and others have no right to write them. What was read is copied, so that a file may be cut or removed at any time,
- * and is checked: a sum of all words against a disk that lies, and each number that the handler follows.
- * Ordinary threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
-#define ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
-
-/* Objects with less of .eh_frame are derived in less than a millisecond. */
-#define ONSTACK_TABLE_FILES_LEAST ((size_t)1 << 16)
-
-/* Which table is meant. */
-typedef struct onstack_table_key {
-  onstack_elf_build_id build_id;
-  uint64_t extent;         /* of the object in memory */
-  uint64_t section_offset; /* of .eh_frame, from the object's lowest address */
-  uint64_t section_bytes;  /* up to the end of its segment */
-} onstack_table_key;
-
-/* Any thread, while no other calls it. NULL: none is kept any more. Errors: -errno; -EACCES: others may write there. */
-ONSTACK_INTERNAL int onstack_table_files_use(const char *directory);
-
-ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
-
-/* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
-
-/* What cannot be written is left out. Its directory is a local one: the caller waits, with the lock of all objects. */
-ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
-
-/* Since the process began: tables that were read, were written, files that were not trusted, and tables that could not be
-   written. */
-typedef struct onstack_table_files_counters {
-  uint64_t read, kept, refused, failed;
-} onstack_table_files_counters;
-
-ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
 
 #endif
 
@@ -8658,13 +8373,6 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
   return result;
 }
 
-/* ---- core/sampler/api/tables.c ---- */
-
-int onstack_tables_keep_in(const char *directory) {
-  ONSTACK_UNCANCELLED;
-  return onstack_table_files_use(directory);
-}
-
 /* ---- core/sampler/api/thread_labels.c ---- */
 /*
  * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
@@ -8682,7 +8390,7 @@ int onstack_tables_keep_in(const char *directory) {
 /* Entries are those of this process: what a thread knows of an older generation was its parent's. */
 static uint32_t labels_generation = LABELS_ENDED + 1;
 
-/* Initial-exec, as in sampler/source/heap.c: no call of the loader, which may allocate. */
+/* Initial-exec, as in sampler/source/clock_heap.c: no call of the loader, which may allocate. */
 static __thread __attribute__((tls_model("initial-exec"))) struct {
   onstack_label_entry *entry;
   uint32_t generation;
@@ -8820,6 +8528,46 @@ int onstack_thread_label_set(const char *key, const char *value) {
 
 void onstack_thread_labels_clear(void) {
   if (labels_known()) labels_put(NULL);
+}
+
+/* ---- goroutines: finds out where they keep their labels, with the host's help, and turns their reading on ---- */
+
+#define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
+
+/* The runtime whose code holds `text`; found by the first session, or here. */
+static onstack_go_runtime *go_labels_runtime(uint64_t address) {
+  ONSTACK_UNCANCELLED;
+  if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
+  return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
+}
+
+int onstack_go_labels_find(uint64_t text, uint64_t labels) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  uint64_t goroutine;
+  int found = ONSTACK_E_UNSUPPORTED;
+  if (!go || labels == 0 || (goroutine = onstack_go_current(go)) == 0) return ONSTACK_E_UNSUPPORTED;
+  for (uint32_t offset = 0; offset < GO_LABELS_G; offset += 8) {
+    uint64_t pair[2];
+    if (!onstack_memory_copy_pair(goroutine + offset, pair)) break; /* the end of a page, at worst */
+    if (pair[0] != labels) continue;
+    if (found >= 0) return ONSTACK_E_UNSUPPORTED; /* not the only one */
+    found = (int)offset;
+  }
+  return found;
+}
+
+int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  if (!go) return ONSTACK_E_UNSUPPORTED;
+  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
+  return (int)(result & ~ONSTACK_GO_LABELS_CUT);
+}
+
+int onstack_go_labels_use(uint64_t text, uint32_t offset) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  if (!go || offset >= GO_LABELS_G) return ONSTACK_E_UNSUPPORTED;
+  onstack_store_relaxed(&go->layout.g_labels, offset);
+  return 0;
 }
 
 /* ---- core/sampler/api/traceback.c ---- */
@@ -9287,11 +9035,11 @@ ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t 
   return name;
 }
 
-/* ---- core/sampler/drain/again.c ---- */
+/* ---- core/sampler/drain/deliver.c ---- */
 
 /* ---- core/sampler/unwind/walk.h ---- */
 /*
- * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (again.c), a
+ * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (sampler/drain/deliver.c), a
  * traceback on demand (traceback_walk_handler.c). First the view of memory, then the walk, later the call-site check.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
@@ -9394,6 +9142,7 @@ onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by,
 
 #include <sys/mman.h>
 #include <unistd.h>
+#include <string.h>
 
 /* Modules without rules in one stack that are waited for. */
 #define AGAIN_MODULES 8u
@@ -9478,10 +9227,6 @@ void onstack_again_release(const onstack_kept *pool, onstack_kept *kept) {
   if (low < high && kept != pool) madvise((void *)low, high - low, MADV_DONTNEED);
   onstack_kept_release(kept);
 }
-
-/* ---- core/sampler/drain/deliver.c ---- */
-
-#include <string.h>
 
 /* The number under which an end comes; 0: none will. */
 static uint64_t deliver_object(const onstack_slot *slot, const onstack_ring_entry *entry) {
@@ -10247,7 +9992,7 @@ typedef struct known_memory {
 } known_memory;
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-static known_memory *known; /* under the lock; mapped, as the names are (platform/interpreted_names.c) */
+static known_memory *known; /* under the lock; mapped, as the names are (platform/interpreted.c) */
 
 static uint32_t known_read(uint64_t address, void *to, uint32_t bytes) {
   return onstack_process_memory_read(address, to, bytes);
@@ -10357,7 +10102,7 @@ typedef struct onstack_symbols_found {
 /* What earlier looks for the same symbols have found, so that objects are not looked at again each time that a library is
    opened or closed; all zero at first. Written only in visits of the loader's list, which a fork waits for. */
 typedef struct onstack_symbols_memory {
-  uint64_t looked; /* objects with numbers up to this one lack the symbols (platform/load_numbers.h), */
+  uint64_t looked; /* objects with numbers up to this one lack the symbols (platform/loader.h), */
   uint64_t hit;    /* but for this one; 0: none has them */
   onstack_symbols_found found;
 } onstack_symbols_memory;
@@ -13563,7 +13308,7 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 
 typedef struct onstack_go_object {
   uint64_t bias;
-  uint64_t load; /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint64_t load; /* the loader's number (platform/loader.h); 0: not known */
   uint32_t segment_count;
   onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
   bool is_program;                                  /* the first one: it alone stays mapped whatever happens */
@@ -14224,7 +13969,7 @@ typedef struct module_entry {
   uint64_t section_header;  /* .eh_frame_hdr, as loaded, or with `bare` .eh_frame; 0: none */
   uint64_t section_end;     /* of the segment that holds it, or with `bare` of the section */
   uint64_t data_high;       /* end of the last segment */
-  uint64_t load;            /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint64_t load;            /* the loader's number (platform/loader.h); 0: not known */
   uint64_t section;         /* .eh_frame, by its header; 0: not known */
   size_t section_bytes;     /* from there to the end of its segment; 0: there is none */
   uint32_t place;           /* in the loader's list */
@@ -16078,25 +15823,6 @@ void onstack_code_map_after_fork(void) {
   onstack_seqlock_after_fork(&onstack_code.lock);
 }
 
-/* ---- core/sampler/session/pin.c ---- */
-
-#include <dlfcn.h>
-
-/* Weak: in a static program there is no dynamic linker to ask, and nothing that could be closed. */
-#pragma weak dlopen
-#pragma weak dladdr
-
-void onstack_pin_self(void) {
-  static bool pinned;
-  Dl_info info;
-  if (pinned || !dlopen || !dladdr) return;
-  pinned = true;
-  onstack_loader_enter();
-  if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
-    dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
-  onstack_loader_leave();
-}
-
 /* ---- core/sampler/session/record_handler.c ---- */
 /* ---- core/sampler/session/record.h ---- */
 /*
@@ -16425,14 +16151,129 @@ ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
 
 /* ---- core/sampler/signal/change.h ---- */
 /*
- * Linux has no compare and swap of actions: between a look at the action and its change other threads go on. The kernel says
- * with each change what was there, so an owner that has come or left since the look is not lost. docs/SIGNALS-INTERNALS.md has
- * the counterexamples to anything simpler. Ordinary threads, under the lock of all copies.
+ * Changes of a signal's action: which trampoline comes next, and how it is installed. Ordinary threads, under the lock of all
+ * copies; an `action` may be another copy's.
  */
 #ifndef ONSTACK_SAMPLER_SIGNAL_CHANGE_H
 #define ONSTACK_SAMPLER_SIGNAL_CHANGE_H
 
+/* ---- core/sampler/signal/copy.h ---- */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (entry_handler.c), and from
+ * then on knows all that the other knows. A copy pins itself before its first start, so what is here is never unmapped.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_COPY_H
+#define ONSTACK_SAMPLER_SIGNAL_COPY_H
+
+#include <signal.h>
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
+   each other, so every change of these structures raises the version, also a new member at the end. */
+#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+_Static_assert(sizeof(onstack_action) == 1200, "another layout needs another version in ONSTACK_COPY_MARK");
+
+/*
+ * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a
+ * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
+ */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
+  uint64_t mark[2];
+} onstack_handler_head;
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and returns true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see sampler/signal/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
+}
+
+#endif
+
 #include <string.h>
+
+/* ---- trampolines, and what is kept for each (owners.h) ---- */
+
+/* What lies below once `newest` has come on top of all that was. */
+ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest);
+
+/* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
+   longest ago; from now on a signal that comes in by it is passed on to that. */
+ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
+
+/* Another one that stands for the same, to be installed in its place: of who comes at that very moment the one that was
+   there is the previous action, by which it leaves. */
+ONSTACK_INTERNAL uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline);
+
+/* It is installed now, and whoever comes next finds it. */
+ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t trampoline);
+
+/* Its owner has left, and so have those who came after. */
+ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
+
+/* From now on a signal that comes in by it is passed on to `below`. */
+ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
+
+/* The host has put SIG_DFL or SIG_IGN there: whoever was known has lost the signal, whichever of ours its
+   previous action was. */
+ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned);
+
+static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
+  return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;
+}
+
+/* ---- changes ---- */
+
+/*
+ * Linux has no compare and swap of actions: between a look at the action and its change other threads go on. The kernel says
+ * with each change what was there, so an owner that has come or left since the look is not lost. docs/SIGNALS-INTERNALS.md has
+ * the counterexamples to anything simpler.
+ */
 
 static inline bool onstack_action_is_same(const struct onstack_kernel_sigaction *a,
                                           const struct onstack_kernel_sigaction *b) {
@@ -16450,6 +16291,15 @@ ONSTACK_INTERNAL struct onstack_kernel_sigaction *onstack_change_begin(onstack_a
 
 /* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
 ONSTACK_INTERNAL void onstack_change_end(onstack_action *action);
+
+/*
+ * Installs, in one step, `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked,
+ * but with SA_NODEFER its own. `*installed` is the action as the kernel keeps it; `*was` what was there at the instant of the
+ * change, which is not `now`, the action that the caller saw, if another thread came between. Once libc has been met (the first
+ * call) the kernel writes `*was` itself. Returns 0 or -errno, and then nothing has changed.
+ */
+ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
 
 #endif
 
@@ -16482,56 +16332,81 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif
 
-/* ---- core/sampler/signal/trampolines.h ---- */
-/* Which trampoline to install next, and what is kept for it (owners.h). Ordinary threads, under the lock of all
-   copies; `action` may be another copy's. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_TRAMPOLINES_H
-#define ONSTACK_SAMPLER_SIGNAL_TRAMPOLINES_H
+/* ---- core/sampler/signal/on_top.h ---- */
+/* Goes on top of the action that a look has read, by the trampoline that stands for what lies below then. Ordinary threads,
+   under the lock of all copies. */
+#ifndef ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
+#define ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
 
-/* What lies below once `newest` has come on top of all that was. */
-ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest);
+#include <signal.h>
 
-/* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
-   longest ago; from now on a signal that comes in by it is passed on to that. */
-ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
+typedef struct onstack_action_owner {
+  uint32_t sessions; /* that use it */
+  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
+  uint32_t returns;  /* how often in a row we went back on top */
+  bool on_stack;
+  onstack_restore restore; /* of the session that installed it */
+} onstack_action_owner;
 
-/* Another one that stands for the same, to be installed in its place: of who comes at that very moment the one that was
-   there is the previous action, by which it leaves. */
-ONSTACK_INTERNAL uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline);
+ONSTACK_INTERNAL_DATA onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
 
-/* It is installed now, and whoever comes next finds it. */
-ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t trampoline);
+static const uint64_t onstack_action_default = (uint64_t)(uintptr_t)SIG_DFL;
+static const uint64_t onstack_action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
 
-/* Its owner has left, and so have those who came after. */
-ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
-
-/* From now on a signal that comes in by it is passed on to `below`. */
-ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
-
-/* The host has put SIG_DFL or SIG_IGN there: whoever was known has lost the signal, whichever of ours its
-   previous action was. */
-ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned);
-
-static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
-  return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;
+static inline bool onstack_action_is_ours(const struct onstack_kernel_sigaction *action) {
+  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
 }
 
-#endif
+static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigaction *action) {
+  return action->handler == onstack_action_default || action->handler == onstack_action_ignore;
+}
 
-/* ---- core/sampler/signal/own_threads_wait.h ---- */
-/* The other side of own_threads.h: a signal's action is to change while threads of ours have it open, or a thread
-   of ours has been killed. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_OWN_THREADS_WAIT_H
-#define ONSTACK_SAMPLER_SIGNAL_OWN_THREADS_WAIT_H
+/* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
+ONSTACK_INTERNAL onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action);
 
-/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
-   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
-ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+/* As onstack_copies_meet, but that our own copy is none. */
+ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
 
-/* Forgets the threads of ours that have ended without onstack_own_leave: a seccomp filter for all threads
-   (SECCOMP_FILTER_FLAG_TSYNC) has killed them. Returns true if there was one, now or before: what it had locked stays locked.
-   Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another
+   copy's. */
+ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
+
+/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
+ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigaction *below);
+ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
+
+/*
+ * An owner has put back its previous action: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
+ */
+ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
+                                                  const onstack_copy *copy);
+
+/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
+ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner,
+                                                        const struct onstack_kernel_sigaction *now,
+                                                        const onstack_copy *copy);
+/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
+ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
+                                                             const struct onstack_kernel_sigaction *was, int *result);
+
+/*
+ * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
+ * below. Ours may be an owner's previous action by then: it stands for what lies below the next one, too. 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                                              struct onstack_kernel_sigaction now);
+
+/* Ours, as it is installed, is not what it is to be: with the flags of now. */
+ONSTACK_INTERNAL bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner);
+
+/*
+ * The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
+ * has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
+ * SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. Ordinary threads, under the
+ * lock of all copies.
+ */
+ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *owner);
 
 #endif
 
@@ -16711,6 +16586,78 @@ void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SET
 
 /* ---- core/sampler/signal/change.c ---- */
 
+#include <string.h>
+#include <errno.h>
+#include <signal.h>
+
+onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
+  onstack_below all = {{newest, NULL, NULL}};
+  uint32_t count = 1;
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
+    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
+  return all;
+}
+
+/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
+   nowhere. */
+void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
+  onstack_below *to = &action->below[trampoline];
+  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
+}
+
+/* By the actions: another copy has them in a table of its own. */
+static bool below_is_same(const onstack_below *a, const onstack_below *b) {
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
+    const onstack_previous *one = a->levels[i], *other = b->levels[i];
+    if (one == other) continue;
+    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
+  }
+  return true;
+}
+
+static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) { return action->held >> trampoline & 1u; }
+
+/*
+ * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
+ * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
+ */
+static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
+  uint32_t best = except == 0;
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
+    if (i == except) continue;
+    if (action->sequences[i] != 0 && below_is_same(&action->below[i], below)) return i;
+    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
+    if (held != best_is_held ? best_is_held : action->sequences[i] < action->sequences[best]) best = i;
+  }
+  onstack_trampoline_publish(action, best, below);
+  return best;
+}
+
+uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
+  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
+}
+
+uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
+  const onstack_below below = action->below[trampoline];
+  return trampoline_choose(action, &below, trampoline);
+}
+
+void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
+  action->current = trampoline;
+  action->sequences[trampoline] = ++action->sequence;
+  action->held |= 1u << trampoline;
+}
+
+void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->sequences[i] > action->sequences[trampoline]) action->held &= ~(1u << i);
+}
+
+void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
+}
+
 /* Who was put back may have left again meanwhile, or another one may have come: so until what a change of ours replaced is
    what we had put there last. */
 void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
@@ -16745,6 +16692,57 @@ struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, ui
   action->replaced[trampoline] = (onstack_previous){*now, 0};
   change_set_changing(action, trampoline + 1);
   return &action->replaced[trampoline].action;
+}
+
+/*
+ * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
+ * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
+ * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
+ * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
+ */
+static struct onstack_kernel_sigaction install_model;
+static bool install_has_model;
+
+static const uint64_t install_flags =
+    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
+
+static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
+  struct onstack_kernel_sigaction made = install_model;
+  made.handler = handler;
+  made.flags = flags | (install_model.flags & ~install_flags);
+  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
+  return made;
+}
+
+static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                         struct onstack_kernel_sigaction *was) {
+  struct sigaction first = {.sa_flags = flags}, old;
+  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
+  sigfillset(&first.sa_mask);
+  if (sigaction(signal, &first, &old) != 0) return -errno;
+  int result = onstack_sys_sigaction(signal, NULL, &install_model);
+  if (result < 0) return result;
+  install_has_model = true;
+  *was = *now;
+  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
+  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
+    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
+                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
+  return 0;
+}
+
+int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
+  struct onstack_kernel_sigaction between;
+  const bool first = !install_has_model;
+  int result = first ? install_first(signal, handler, flags, now, was) : 0;
+  if (result < 0) return result;
+  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
+  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
+  /* To where it is wanted, not by way of a variable: handlers read it there already. */
+  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
+  if (result == 0 && first && between.handler != handler) *was = between;
+  return result;
 }
 
 /* ---- core/sampler/signal/forward_handler.c ---- */
@@ -17038,95 +17036,7 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
   if (!action_pass(signal, info, context, trampoline)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
 }
 
-/* ---- core/sampler/signal/install.c ---- */
-/* ---- core/sampler/signal/install.h ---- */
-/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_INSTALL_H
-#define ONSTACK_SAMPLER_SIGNAL_INSTALL_H
-
-/*
- * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
- * SA_NODEFER its own. `*installed` is the
- * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
- * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
- * Returns 0 or -errno, and then nothing has changed.
- */
-ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
-
-#endif
-
-#include <errno.h>
-#include <signal.h>
-
-/*
- * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
- * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
- * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
- * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
- */
-static struct onstack_kernel_sigaction install_model;
-static bool install_has_model;
-
-static const uint64_t install_flags =
-    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
-
-static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
-  struct onstack_kernel_sigaction made = install_model;
-  made.handler = handler;
-  made.flags = flags | (install_model.flags & ~install_flags);
-  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
-  return made;
-}
-
-static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                         struct onstack_kernel_sigaction *was) {
-  struct sigaction first = {.sa_flags = flags}, old;
-  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
-  sigfillset(&first.sa_mask);
-  if (sigaction(signal, &first, &old) != 0) return -errno;
-  int result = onstack_sys_sigaction(signal, NULL, &install_model);
-  if (result < 0) return result;
-  install_has_model = true;
-  *was = *now;
-  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
-  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
-    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
-                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
-  return 0;
-}
-
-int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
-  struct onstack_kernel_sigaction between;
-  const bool first = !install_has_model;
-  int result = first ? install_first(signal, handler, flags, now, was) : 0;
-  if (result < 0) return result;
-  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
-  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
-  /* To where it is wanted, not by way of a variable: handlers read it there already. */
-  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
-  if (result == 0 && first && between.handler != handler) *was = between;
-  return result;
-}
-
 /* ---- core/sampler/signal/nesting_fit.c ---- */
-/* ---- core/sampler/signal/nesting_fit.h ---- */
-/* Whether our handler may be installed with its own signal open (sampler/signal/nesting.h). Under the control lock. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_NESTING_FIT_H
-#define ONSTACK_SAMPLER_SIGNAL_NESTING_FIT_H
-
-/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
-ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
-
-/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
-ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
-
-/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
-ONSTACK_INTERNAL void onstack_nesting_open(void);
-
-#endif
-
 /* ---- core/sampler/signal/nesting.h ---- */
 /*
  * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
@@ -17160,6 +17070,17 @@ ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *
 
 /* What the handler does once the signal is blocked and the context known (sampler/source/entry_handler.c). */
 ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* ---- whether ours may be installed open (nesting_fit.c). Under the control lock ---- */
+
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
+
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
+ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
+
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
 
 #endif
 
@@ -17859,78 +17780,6 @@ void onstack_action_after_fork(void) {
   }
 }
 
-/* ---- core/sampler/signal/trampolines.c ---- */
-
-#include <string.h>
-
-onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
-  onstack_below all = {{newest, NULL, NULL}};
-  uint32_t count = 1;
-  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
-    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
-  return all;
-}
-
-/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
-   nowhere. */
-void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
-  onstack_below *to = &action->below[trampoline];
-  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
-}
-
-/* By the actions: another copy has them in a table of its own. */
-static bool below_is_same(const onstack_below *a, const onstack_below *b) {
-  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
-    const onstack_previous *one = a->levels[i], *other = b->levels[i];
-    if (one == other) continue;
-    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
-  }
-  return true;
-}
-
-static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) { return action->held >> trampoline & 1u; }
-
-/*
- * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
- * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
- */
-static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
-  uint32_t best = except == 0;
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
-    if (i == except) continue;
-    if (action->sequences[i] != 0 && below_is_same(&action->below[i], below)) return i;
-    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
-    if (held != best_is_held ? best_is_held : action->sequences[i] < action->sequences[best]) best = i;
-  }
-  onstack_trampoline_publish(action, best, below);
-  return best;
-}
-
-uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
-  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
-}
-
-uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
-  const onstack_below below = action->below[trampoline];
-  return trampoline_choose(action, &below, trampoline);
-}
-
-void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
-  action->current = trampoline;
-  action->sequences[trampoline] = ++action->sequence;
-  action->held |= 1u << trampoline;
-}
-
-void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->sequences[i] > action->sequences[trampoline]) action->held &= ~(1u << i);
-}
-
-void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned) {
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
-}
-
 /* ---- core/sampler/source/arm_handler.c ---- */
 
 #include <errno.h>
@@ -17997,121 +17846,45 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
-/* ---- core/sampler/source/call_names.c ---- */
-/* ---- core/sampler/source/call_names.h ---- */
-/* System calls by name. */
-#ifndef ONSTACK_SAMPLER_SOURCE_CALL_NAMES_H
-#define ONSTACK_SAMPLER_SOURCE_CALL_NAMES_H
+/* ---- core/sampler/source/clock.c ---- */
+/* What clocks have in common: those of time a rate, and others that they find threads by lists alone. */
 
-/* What a call's first argument is. */
-typedef enum onstack_call_object {
-  ONSTACK_CALL_ON_NOTHING,
-  ONSTACK_CALL_ON_FILE,  /* a descriptor */
-  ONSTACK_CALL_ON_WORD,  /* the address of a futex's word */
-  ONSTACK_CALL_ON_FILES, /* the address of struct pollfd[], and their number */
-} onstack_call_object;
+#define RATE_OVERRUN_NS 250000000u /* how much one sample may stand for */
 
-typedef struct onstack_call_name {
-  const char *name; /* static; NULL: not one of those that threads wait in */
-  onstack_call_object object;
-} onstack_call_name;
+#define RATE_TEXT(number) RATE_TEXT_OF(number)
+#define RATE_TEXT_OF(number) #number
 
-/* Any thread. */
-ONSTACK_INTERNAL onstack_call_name onstack_call_name_of(int64_t number);
+int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  *fault = "heap_interval: needs the heap clock";
+  if (options->heap_interval != 0) return ONSTACK_E_OPTIONS;
+  *fault = "heap_objects: needs the heap clock";
+  if (options->heap_objects != 0) return ONSTACK_E_OPTIONS;
+  *fault = "frequency: give 1 to " RATE_TEXT(ONSTACK_MAX_FREQUENCY) " Hz";
+  if (options->frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  *fault = NULL;
+  settings->period_ns = 1000000000u / (options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY);
+  settings->period = settings->period_ns;
+  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period_ns);
+  if (settings->weight_max == 0) settings->weight_max = 1;
+  settings->heap_objects = 0;
+  return 0;
+}
 
-#endif
+/* What clocks have in common that find threads by lists alone. */
 
-#include <sys/syscall.h>
+uint64_t onstack_clock_scan_all(uint64_t period_ns) {
+  (void)period_ns;
+  return 0;
+}
 
-/* Those that can last; the others are told by number. Each architecture lacks some. */
-static const struct {
-  int64_t number;
-  onstack_call_name is;
-} call_names[] = {
-    {SYS_futex, {"futex", ONSTACK_CALL_ON_WORD}},
-    {SYS_read, {"read", ONSTACK_CALL_ON_FILE}},
-    {SYS_write, {"write", ONSTACK_CALL_ON_FILE}},
-    {SYS_readv, {"readv", ONSTACK_CALL_ON_FILE}},
-    {SYS_writev, {"writev", ONSTACK_CALL_ON_FILE}},
-    {SYS_pread64, {"pread64", ONSTACK_CALL_ON_FILE}},
-    {SYS_pwrite64, {"pwrite64", ONSTACK_CALL_ON_FILE}},
-    {SYS_preadv, {"preadv", ONSTACK_CALL_ON_FILE}},
-    {SYS_pwritev, {"pwritev", ONSTACK_CALL_ON_FILE}},
-    {SYS_recvfrom, {"recvfrom", ONSTACK_CALL_ON_FILE}},
-    {SYS_recvmsg, {"recvmsg", ONSTACK_CALL_ON_FILE}},
-    {SYS_recvmmsg, {"recvmmsg", ONSTACK_CALL_ON_FILE}},
-    {SYS_sendto, {"sendto", ONSTACK_CALL_ON_FILE}},
-    {SYS_sendmsg, {"sendmsg", ONSTACK_CALL_ON_FILE}},
-    {SYS_sendmmsg, {"sendmmsg", ONSTACK_CALL_ON_FILE}},
-    {SYS_sendfile, {"sendfile", ONSTACK_CALL_ON_FILE}},
-    {SYS_splice, {"splice", ONSTACK_CALL_ON_FILE}},
-    {SYS_accept, {"accept", ONSTACK_CALL_ON_FILE}},
-    {SYS_accept4, {"accept4", ONSTACK_CALL_ON_FILE}},
-    {SYS_connect, {"connect", ONSTACK_CALL_ON_FILE}},
-    {SYS_fsync, {"fsync", ONSTACK_CALL_ON_FILE}},
-    {SYS_fdatasync, {"fdatasync", ONSTACK_CALL_ON_FILE}},
-    {SYS_sync_file_range, {"sync_file_range", ONSTACK_CALL_ON_FILE}},
-    {SYS_ftruncate, {"ftruncate", ONSTACK_CALL_ON_FILE}},
-    {SYS_fallocate, {"fallocate", ONSTACK_CALL_ON_FILE}},
-    {SYS_flock, {"flock", ONSTACK_CALL_ON_FILE}},
-    {SYS_fcntl, {"fcntl", ONSTACK_CALL_ON_FILE}},
-    {SYS_ioctl, {"ioctl", ONSTACK_CALL_ON_FILE}},
-    {SYS_close, {"close", ONSTACK_CALL_ON_FILE}},
-    {SYS_getdents64, {"getdents64", ONSTACK_CALL_ON_FILE}},
-    {SYS_io_getevents, {"io_getevents", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_io_uring_enter, {"io_uring_enter", ONSTACK_CALL_ON_FILE}},
-    {SYS_epoll_pwait, {"epoll_pwait", ONSTACK_CALL_ON_FILE}},
-    {SYS_ppoll, {"ppoll", ONSTACK_CALL_ON_FILES}},
-    {SYS_pselect6, {"pselect6", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_nanosleep, {"nanosleep", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_clock_nanosleep, {"clock_nanosleep", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_wait4, {"wait4", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_waitid, {"waitid", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_rt_sigtimedwait, {"rt_sigtimedwait", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_rt_sigsuspend, {"rt_sigsuspend", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_restart_syscall, {"restart_syscall", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_openat, {"openat", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_unlinkat, {"unlinkat", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_renameat2, {"renameat2", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_execve, {"execve", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_msgrcv, {"msgrcv", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_msgsnd, {"msgsnd", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_semop, {"semop", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_semtimedop, {"semtimedop", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_mq_timedreceive, {"mq_timedreceive", ONSTACK_CALL_ON_FILE}},
-    {SYS_mq_timedsend, {"mq_timedsend", ONSTACK_CALL_ON_FILE}},
-    {SYS_mmap, {"mmap", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_munmap, {"munmap", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_mprotect, {"mprotect", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_madvise, {"madvise", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_msync, {"msync", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_getrandom, {"getrandom", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_membarrier, {"membarrier", ONSTACK_CALL_ON_NOTHING}},
-#ifdef SYS_poll
-    {SYS_poll, {"poll", ONSTACK_CALL_ON_FILES}},
-    {SYS_select, {"select", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_epoll_wait, {"epoll_wait", ONSTACK_CALL_ON_FILE}},
-    {SYS_pause, {"pause", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_open, {"open", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_fork, {"fork", ONSTACK_CALL_ON_NOTHING}},
-    {SYS_vfork, {"vfork", ONSTACK_CALL_ON_NOTHING}},
-#endif
-    {SYS_clone, {"clone", ONSTACK_CALL_ON_NOTHING}}, /* by vfork's flag, until the child has another program */
-#ifdef SYS_clone3
-    {SYS_clone3, {"clone3", ONSTACK_CALL_ON_NOTHING}},
-#endif
-#ifdef SYS_epoll_pwait2
-    {SYS_epoll_pwait2, {"epoll_pwait2", ONSTACK_CALL_ON_FILE}},
-#endif
-#ifdef SYS_futex_waitv
-    {SYS_futex_waitv, {"futex_waitv", ONSTACK_CALL_ON_NOTHING}},
-#endif
-};
-
-onstack_call_name onstack_call_name_of(int64_t number) {
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(call_names); i++)
-    if (call_names[i].number == number) return call_names[i].is;
-  return (onstack_call_name){0};
+/* No process tick stands in for timers that the quota leaves no room for: the session would be silent. */
+int onstack_clock_start_listed(onstack_slot *slot, int listed) {
+  const onstack_counters *counters = &slot->counters;
+  if (listed > 0) return 0;
+  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
+  const bool silent =
+      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
 }
 
 /* ---- core/sampler/source/clock_cpu.c ---- */
@@ -18161,7 +17934,7 @@ static onstack_slot *clock_cpu_fastest(const onstack_process_clock *clock, const
 static onstack_process_clock *clock_cpu_find(int32_t signal) {
   onstack_process_clock *found = NULL;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_process_clock *clock = &onstack_process_clocks[i];
+    onstack_process_clock *clock = &onstack_slots[i].own_process_clock;
     if (!clock->record) clock->record = onstack_thread_of_process_clock(i);
     if (clock->signal == signal) return clock;
     if (clock->signal == 0 && !found) found = clock;
@@ -18284,7 +18057,7 @@ static void clock_cpu_fill(const onstack_slot *slot, onstack_stats *stats) {
 
 static void clock_cpu_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_process_clock *clock = &onstack_process_clocks[i];
+    onstack_process_clock *clock = &onstack_slots[i].own_process_clock;
     clock->signal = 0;
     clock->leader = NULL;
     clock->setting = 0;
@@ -18313,19 +18086,35 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
 };
 
 /* ---- core/sampler/source/clock_heap.c ---- */
-/* No clock at all: the program's allocations make the samples (sampler/source/heap.h). */
-/* ---- core/sampler/source/heap.h ---- */
 /*
- * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and what switches
- * them on and off. One session at a time.
+ * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and the clock, which
+ * does not tick. One session at a time.
  */
-#ifndef ONSTACK_SAMPLER_SOURCE_HEAP_H
-#define ONSTACK_SAMPLER_SOURCE_HEAP_H
+/* ---- core/sampler/source/draw.h ---- */
+/*
+ * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
+ * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
+ */
+#ifndef ONSTACK_SAMPLER_SOURCE_DRAW_H
+#define ONSTACK_SAMPLER_SOURCE_DRAW_H
 
-/* From here on allocations are sampled into the running slot. Start only. */
-ONSTACK_INTERNAL void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval);
-/* No new sample is begun; one that is under way is waited for by whoever waits for the slot's records. Stop only. */
-ONSTACK_INTERNAL void onstack_heap_switch_off(void);
+/* What one sampled allocation stands for. */
+typedef struct onstack_draw_weight {
+  uint32_t objects; /* at least 1 */
+  uint64_t bytes;
+} onstack_draw_weight;
+
+/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
+ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
+
+/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
+ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+
+/*
+ * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
+ * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
+ */
+ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
 
 #endif
 
@@ -18412,9 +18201,216 @@ ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
 #endif
 
-#include <inttypes.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <inttypes.h>
 #include <stdio.h>
+
+/* What every allocation looks at. Written by start and stop; the number publishes the rest, and a thread that reads it late may
+   find the marks of before the first start. */
+static const uint8_t heap_no_marks;
+static onstack_heap_state heap_state = {.marks = &heap_no_marks};
+
+static struct {
+  uint64_t seed; /* the session's, never 0: a child of fork has its parent's threads' generators */
+  int32_t pid;
+  uint32_t interval;
+  uint32_t generation; /* of the slot */
+  uint32_t last;       /* the number given out last */
+  onstack_slot *slot;
+} heap;
+
+/*
+ * A thread's own. Initial-exec: no call of the loader, which may allocate, on the way of an allocation. A signal handler
+ * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
+ */
+typedef struct heap_thread {
+  uint64_t left;          /* bytes before the one that is sampled next */
+  uint64_t random, seed;  /* the generator, and from what session's seed it began */
+  uint32_t number;        /* of the session that `left` belongs to */
+  uint32_t drawn;         /* of the session of the last distance */
+  uint32_t known;         /* of the session that `record` and `tid` belong to */
+  uint32_t tid;           /* a child of fork has another; it has another session, too */
+  onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
+} heap_thread;
+
+static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
+
+/* From here on allocations are sampled into the running slot. Start only. */
+static void heap_switch_on(onstack_slot *slot, uint32_t interval) {
+  onstack_store_relaxed(&heap.slot, slot);
+  onstack_store_relaxed(&heap.interval, interval);
+  onstack_store_relaxed(&heap.generation, slot->generation);
+  const int32_t pid = onstack_sys_getpid();
+  onstack_store_relaxed(&heap.pid, pid);
+  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)pid << 40) | 1);
+  /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
+  onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
+  onstack_publish(&heap_state.mask, onstack_live_filter_mask());
+  if (++heap.last == 0) heap.last = 1;
+  onstack_publish(&heap_state.number, heap.last);
+}
+
+/* No new sample is begun; one that is under way is waited for by whoever waits for the slot's records. Stop only. */
+static void heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
+
+const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
+
+/* The calling thread's generator; never 0, which would stay. */
+static uint64_t *heap_random(void) {
+  const uint64_t seed = onstack_load_relaxed(&heap.seed);
+  if (heap_own.seed != seed) {
+    heap_own.random = onstack_draw_mix(seed ^ (uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32) | 1;
+    heap_own.seed = seed;
+  }
+  return &heap_own.random;
+}
+
+uint64_t onstack_heap_distance(void) {
+  const uint32_t number = onstack_observe(&heap_state.number);
+  if (number == 0) return 0;
+  heap_own.drawn = number;
+  const uint32_t interval = onstack_load_relaxed(&heap.interval);
+  return interval > 1 ? onstack_draw_distance(heap_random(), interval) : 0;
+}
+
+/* The countdown of a block's bytes. */
+static bool heap_is_due(uint32_t number, size_t size) {
+  const size_t bytes = size > 0 ? size : 1;
+  if (heap_own.number != number) {
+    heap_own.left = onstack_heap_distance();
+    heap_own.number = number;
+  }
+  const bool due = bytes > heap_own.left;
+  heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
+  return due;
+}
+
+/*
+ * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which
+ * has begun since, shows by the number. A child of vfork does not enter: it has its parent's memory, and if it were killed
+ * inside, the session's end would wait for it for ever.
+ */
+static bool heap_enter(onstack_source_visit *visit, uint32_t number) {
+  onstack_slot *slot = onstack_load_relaxed(&heap.slot);
+  if (onstack_sys_getpid() != onstack_load_relaxed(&heap.pid)) return false;
+  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation))) return false;
+  if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
+  onstack_source_leave(visit);
+  return false;
+}
+
+static void heap_name(uint64_t name[2]) {
+  name[0] = name[1] = 0;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+}
+
+/*
+ * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
+ * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
+ * ended: housekeeping corrects it within a second.
+ */
+static void heap_meet(onstack_slot *slot, uint32_t number) {
+  uint64_t name[2];
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
+    heap_name(name);
+    for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
+    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
+  }
+  heap_own.record = record;
+  heap_own.tid = tid;
+  heap_own.known = number;
+}
+
+/* A handler may allocate on an alternate stack that holds it, and no walk. Elsewhere nobody tells where the stack ends, as for
+   ticks (sampler/source/entry_handler.c). */
+static bool heap_has_room(const onstack_slot *slot) {
+  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  stack_t alternate = {.ss_flags = 0};
+  if (onstack_sys_call2(SYS_sigaltstack, 0, (long)&alternate) < 0 || !(alternate.ss_flags & SS_ONSTACK)) return true;
+  return here - (uint64_t)(uintptr_t)alternate.ss_sp >= slot->stack_bytes;
+}
+
+/* Every signal is blocked: nobody else on this thread writes heap_own. */
+static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
+  onstack_thread *record = heap_own.record;
+  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, onstack_load_relaxed(&heap.interval));
+  uint64_t name[2];
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
+  if (!heap_has_room(slot)) {
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight.objects);
+    return;
+  }
+  if (record)
+    onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
+  else
+    heap_name(name);
+  const uint32_t place = onstack_live_claim(address);
+  const onstack_event event = {.thread = record,
+                               .tid = heap_own.tid,
+                               .kind = ONSTACK_KIND_ALLOCATION,
+                               .value = weight.bytes,
+                               .weight = weight.objects,
+                               .flags = place == ONSTACK_LIVE_NONE ? ONSTACK_SAMPLE_UNTRACKED : 0,
+                               .name = name,
+                               .registers = registers};
+  const uint64_t recorded = onstack_record(slot, &event);
+  if (place == ONSTACK_LIVE_NONE) return;
+  const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)heap_own.tid};
+  if (recorded != 0)
+    onstack_live_begin(place, &note);
+  else
+    onstack_live_release(place);
+}
+
+/* The frame record that this function keeps leads to the caller's registers. */
+__attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
+  const uint64_t *frame = __builtin_frame_address(0);
+  /* A return address; inside the call, as a walk expects of a first PC. */
+  const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
+  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
+  const uint32_t number = onstack_observe(&heap_state.number);
+  onstack_source_visit visit;
+  if (!address || number == 0 || onstack_ours > 0) return;
+  if (heap_own.drawn != number) return; /* it was due in a session that is over */
+  const bool met = heap_own.known == number;
+  /* What our own threads allocate is no business of the host's. */
+  if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
+  if (!heap_enter(&visit, number)) return;
+  if (!met) heap_meet(visit.slot, number);
+  heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
+  onstack_source_leave(&visit);
+}
+
+void onstack_heap_allocated(const void *address, size_t size) {
+  const uint32_t number = onstack_observe(&heap_state.number); /* pairs with the publish of a start */
+  if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
+}
+
+/* With some thousand live samples the filter is wrong once in ten times: a visit, which costs two system calls, is for blocks
+   that are there. */
+static __attribute__((noinline)) void heap_end(uint32_t number, uint64_t address) {
+  onstack_source_visit visit;
+  if (!onstack_live_has(address) || !heap_enter(&visit, number)) return;
+  onstack_live_end(address);
+  onstack_source_leave(&visit);
+}
+
+void onstack_heap_freed(const void *address) {
+  const uint32_t number = onstack_observe(&heap_state.number);
+  if (__builtin_expect(number == 0, 1) || !address) return;
+  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0))
+    heap_end(number, (uint64_t)(uintptr_t)address);
+}
+
+void onstack_heap_moved(const void *from, const void *to, size_t size) {
+  onstack_heap_freed(from);
+  onstack_heap_allocated(to, size);
+}
+
+/* ---- the clock ---- */
 
 #define CLOCK_HEAP_INTERVAL (512u << 10)
 #define CLOCK_HEAP_OBJECTS 16384u
@@ -18458,12 +18454,12 @@ static int clock_heap_join(onstack_slot *slot, const onstack_settings *settings)
 
 static int clock_heap_start(onstack_slot *slot, int listed) {
   (void)listed;
-  onstack_heap_switch_on(slot, (uint32_t)slot->periods[ONSTACK_KIND_ALLOCATION]);
+  heap_switch_on(slot, (uint32_t)slot->periods[ONSTACK_KIND_ALLOCATION]);
   return 0;
 }
 
 static void clock_heap_leave(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->object_base) != 0) onstack_heap_switch_off();
+  if (onstack_load_relaxed(&slot->object_base) != 0) heap_switch_off();
 }
 
 static void clock_heap_drop(onstack_slot *slot) {
@@ -18473,7 +18469,7 @@ static void clock_heap_drop(onstack_slot *slot) {
 }
 
 static void clock_heap_after_fork(void) {
-  onstack_heap_switch_off();
+  heap_switch_off();
   clock_heap_owner = NULL;
 }
 
@@ -18552,48 +18548,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .after_fork = clock_heap_after_fork,
 };
 
-/* ---- core/sampler/source/clock_listed.c ---- */
-/* What clocks have in common that find threads by lists alone. */
-
-uint64_t onstack_clock_scan_all(uint64_t period_ns) {
-  (void)period_ns;
-  return 0;
-}
-
-/* No process tick stands in for timers that the quota leaves no room for: the session would be silent. */
-int onstack_clock_start_listed(onstack_slot *slot, int listed) {
-  const onstack_counters *counters = &slot->counters;
-  if (listed > 0) return 0;
-  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
-  const bool silent =
-      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
-  return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
-}
-
-/* ---- core/sampler/source/clock_rate.c ---- */
-/* What clocks of time have in common: a rate. */
-
-#define RATE_OVERRUN_NS 250000000u /* how much one sample may stand for */
-
-#define RATE_TEXT(number) RATE_TEXT_OF(number)
-#define RATE_TEXT_OF(number) #number
-
-int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings, const char **fault) {
-  *fault = "heap_interval: needs the heap clock";
-  if (options->heap_interval != 0) return ONSTACK_E_OPTIONS;
-  *fault = "heap_objects: needs the heap clock";
-  if (options->heap_objects != 0) return ONSTACK_E_OPTIONS;
-  *fault = "frequency: give 1 to " RATE_TEXT(ONSTACK_MAX_FREQUENCY) " Hz";
-  if (options->frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
-  *fault = NULL;
-  settings->period_ns = 1000000000u / (options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY);
-  settings->period = settings->period_ns;
-  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period_ns);
-  if (settings->weight_max == 0) settings->weight_max = 1;
-  settings->heap_objects = 0;
-  return 0;
-}
-
 /* ---- core/sampler/source/clock_ticker.c ---- */
 /*
  * Where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at the clocks of all threads
@@ -18613,19 +18567,12 @@ int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *
 #define TICKER_LONGEST_NS 50000000u
 #define TICKER_ID 0x7fffffff /* si_timerid: none of the kernel's */
 
-typedef struct ticker_mark {
+typedef struct onstack_ticker_mark {
   uint32_t tid;      /* whose mark this is; 0: nobody's yet. Written by who arms, and in the ticker's rounds */
   uint32_t ticks;    /* that had been handled when the last one was sent */
   bool is_under_way; /* unless more have been handled since */
   int64_t sent_ns;   /* the thread's clock up to which ticks have been sent; a phase below zero at first */
-} ticker_mark;
-
-typedef struct ticker_state {
-  ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
-  bool started;       /* one round is over: threads that are new now began after the session did */
-} ticker_state;
-
-static ticker_state ticker_states[ONSTACK_MAX_SESSIONS];
+} onstack_ticker_mark;
 
 static int ticker_probe(int32_t signal) {
   (void)signal;
@@ -18634,14 +18581,14 @@ static int ticker_probe(int32_t signal) {
 
 static int ticker_join(onstack_slot *slot, const onstack_settings *settings) {
   (void)settings;
-  ticker_state *state = &ticker_states[slot->index];
+  onstack_ticker *state = &slot->ticker;
   free(state->marks); /* in the child of a fork, the parent's */
-  *state = (ticker_state){.marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(ticker_mark))};
+  *state = (onstack_ticker){.marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(onstack_ticker_mark))};
   return state->marks ? 0 : -ENOMEM;
 }
 
 static void ticker_leave(onstack_slot *slot) {
-  ticker_state *state = &ticker_states[slot->index];
+  onstack_ticker *state = &slot->ticker;
   free(state->marks);
   state->marks = NULL;
 }
@@ -18651,14 +18598,15 @@ static void ticker_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid)
   onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
   onstack_timer_reset(&record->timer);
   onstack_store_relaxed(&record->timer.id, TICKER_ID);
-  onstack_store_relaxed(&ticker_states[slot->index].marks[record - slot->threads.records].tid, 0u);
+  onstack_store_relaxed(&slot->ticker.marks[record - slot->threads.records].tid, 0u);
   onstack_timer_move(&record->timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
   onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
 }
 
 static void ticker_remove(int32_t id) { (void)id; }
 
-static void ticker_send(onstack_slot *slot, onstack_thread *record, ticker_mark *mark, uint32_t tid, uint64_t ticks) {
+static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
+                        uint64_t ticks) {
   const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
   mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
   /* Otherwise it has ended, or the queue is full: the next round tries again. */
@@ -18667,7 +18615,7 @@ static void ticker_send(onstack_slot *slot, onstack_thread *record, ticker_mark 
 }
 
 /* The phase is uniform in [0, T), as a timer's first expiry. */
-static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, ticker_mark *mark, uint32_t tid,
+static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
                          int64_t from) {
   const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
   onstack_store_relaxed(&mark->tid, tid);
@@ -18676,9 +18624,9 @@ static void ticker_begin(const onstack_slot *slot, const onstack_thread *record,
 }
 
 /* `birth`: the clock counts from each thread's own birth on. */
-static void ticker_visit(onstack_slot *slot, const ticker_state *state, uint32_t index, bool birth) {
+static void ticker_visit(onstack_slot *slot, const onstack_ticker *state, uint32_t index, bool birth) {
   onstack_thread *record = &slot->threads.records[index];
-  ticker_mark *mark = &state->marks[index];
+  onstack_ticker_mark *mark = &state->marks[index];
   uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   uint64_t clock_ns;
   if (tid == 0 || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
@@ -18692,7 +18640,7 @@ static void ticker_visit(onstack_slot *slot, const ticker_state *state, uint32_t
 }
 
 static uint64_t ticker_round(onstack_slot *slot, bool birth) {
-  ticker_state *state = &ticker_states[slot->index];
+  onstack_ticker *state = &slot->ticker;
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
     for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(slot, state, i, birth);
     state->started = true;
@@ -18789,10 +18737,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker
 #ifndef ONSTACK_SAMPLER_SOURCE_LOOK_H
 #define ONSTACK_SAMPLER_SOURCE_LOOK_H
 
-/* ---- core/sampler/source/wait_labels.h ---- */
-/* What a blocked thread waits for, as the labels of its samples: state, wait, on, holder. */
-#ifndef ONSTACK_SAMPLER_SOURCE_WAIT_LABELS_H
-#define ONSTACK_SAMPLER_SOURCE_WAIT_LABELS_H
+/* ---- what a blocked thread waits for, as the labels of its samples: state, wait, on, holder (wait_labels.c) ---- */
 
 /* They fit into this: names of calls, and at most WAIT_ON_BYTES of what is waited on. */
 #define ONSTACK_WAIT_LABEL_BYTES 256u
@@ -18804,7 +18749,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker
  */
 ONSTACK_INTERNAL uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out);
 
-#endif
+/* ---- looks ---- */
 
 #define ONSTACK_LOOK_LABEL_BYTES (ONSTACK_WAIT_LABEL_BYTES + ONSTACK_MAX_LABEL_BYTES)
 
@@ -18924,34 +18869,9 @@ ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *ma
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
 
 /* When a thread got its timer, and its CPU time then. */
-typedef struct wall_armed {
+typedef struct onstack_wall_armed {
   uint64_t ns, cpu_ns;
-} wall_armed;
-
-/*
- * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
- * would leave its allocator's lock to a child of fork.
- */
-typedef struct wall_state {
-  uint8_t *memory;
-  size_t bytes;
-  onstack_wall_mark *marks; /* by record; the looking thread's alone, until it has ended */
-  wall_armed *armed;        /* by record (atomic) */
-  uint8_t *reborn;          /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
-  onstack_look *look;
-  uint8_t *stacks;                        /* by record */
-  size_t stride;                          /* bytes of one */
-  uint64_t held_ns;                       /* how long time may be held back */
-  uint32_t looking;                       /* somebody does a round, or the session is over */
-  uint32_t threads;                       /* of this round */
-  uint64_t joined_ns;                     /* when the session began */
-  uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
-  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
-  uint64_t rounds, looks, moved, refused; /* atomic */
-  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
-} wall_state;
-
-static wall_state wall_states[ONSTACK_MAX_SESSIONS];
+} onstack_wall_armed;
 
 /* ---- looks ---- */
 
@@ -18989,7 +18909,7 @@ static onstack_wall_slice wall_slice(const onstack_wall_mark *mark, const wall_c
                                                                                                      : ONSTACK_SLICE_WAITS;
 }
 
-static void wall_account(onstack_slot *slot, wall_state *state, uint32_t index, const wall_clocks *clocks,
+static void wall_account(onstack_slot *slot, onstack_wall_state *state, uint32_t index, const wall_clocks *clocks,
                          onstack_look_status status) {
   onstack_wall_mark *mark = &state->marks[index];
   int64_t blocked_ns = clocks->blocked_ns;
@@ -19016,7 +18936,7 @@ static void wall_account(onstack_slot *slot, wall_state *state, uint32_t index, 
 }
 
 /* A look at a thread that has run since the last one. */
-static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
+static wall_looked wall_look(onstack_slot *slot, onstack_wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
   wall_clocks clocks = {.now_ns = now_ns, .cpu_ns = cpu_ns};
@@ -19033,7 +18953,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
 
 /* Who has not run since it got its timer has stood since then; who has begun since the session did, has been blocked, or has
    waited, from its beginning on. A machine that was suspended adds that to ages (CLOCK_BOOTTIME): such an age says nothing. */
-static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+static void wall_begin(const onstack_wall_state *state, uint32_t index, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
   onstack_wall_mark *mark = &state->marks[index];
   const uint64_t age_ns = onstack_task_age_ns(tid), armed_ns = onstack_observe(&state->armed[index].ns);
   *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
@@ -19049,7 +18969,7 @@ static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, ui
 }
 
 /* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
-static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint32_t index, uint32_t tid) {
+static wall_looked wall_visit_thread(onstack_slot *slot, onstack_wall_state *state, uint32_t index, uint32_t tid) {
   onstack_wall_mark *mark = &state->marks[index];
   wall_looked looked = WALL_AGAIN;
   for (uint32_t round = 1; looked == WALL_AGAIN; round++) {
@@ -19075,13 +18995,13 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
 }
 
 /* It has stood for so long that a look now would hardly tell anything. */
-static bool wall_may_wait(const onstack_slot *slot, const wall_state *state, const onstack_wall_mark *mark) {
+static bool wall_may_wait(const onstack_slot *slot, const onstack_wall_state *state, const onstack_wall_mark *mark) {
   if (state->round_ns == 0 || !onstack_wall_stands(slot, mark)) return false;
   const uint64_t pause_ns = (mark->seen_ns - mark->stood_ns) / WALL_STAND_SHARE;
   return state->round_ns - mark->seen_ns < (pause_ns < WALL_STAND_NS ? pause_ns : WALL_STAND_NS);
 }
 
-static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
+static void wall_visit(onstack_slot *slot, onstack_wall_state *state, uint32_t index) {
   onstack_wall_mark *mark = &state->marks[index];
   const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
@@ -19098,13 +19018,13 @@ static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
 
 /* ---- the clock ---- */
 
-static void wall_visit_all(onstack_slot *slot, wall_state *state) {
+static void wall_visit_all(onstack_slot *slot, onstack_wall_state *state) {
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++)
     if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
 }
 
 /* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
-static void wall_count_unseen(onstack_slot *slot, wall_state *state, uint64_t half_ns) {
+static void wall_count_unseen(onstack_slot *slot, onstack_wall_state *state, uint64_t half_ns) {
   const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
   const uint64_t counted_ns = ticks * slot->period_ns;
   if (ticks == 0) return;
@@ -19113,7 +19033,7 @@ static void wall_count_unseen(onstack_slot *slot, wall_state *state, uint64_t ha
 }
 
 /* Nanoseconds of this thread's CPU time that a round took. */
-static uint64_t wall_round(onstack_slot *slot, wall_state *state, uint64_t now_ns) {
+static uint64_t wall_round(onstack_slot *slot, onstack_wall_state *state, uint64_t now_ns) {
   const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   state->threads = 0;
   state->round_ns = now_ns;
@@ -19125,16 +19045,16 @@ static uint64_t wall_round(onstack_slot *slot, wall_state *state, uint64_t now_n
 }
 
 /* One at a time: the looking thread, or a poll, and in the end the stopping thread, which keeps it. Nobody waits in a round. */
-static bool wall_enter(wall_state *state) {
+static bool wall_enter(onstack_wall_state *state) {
   uint32_t expected = 0;
   return onstack_load_relaxed(&state->looking) == 0 && onstack_cas(&state->looking, &expected, 1u);
 }
 
-static void wall_leave(wall_state *state) { onstack_publish(&state->looking, 0u); }
+static void wall_leave(onstack_wall_state *state) { onstack_publish(&state->looking, 0u); }
 
 static uint64_t clock_wall_work(void *data) {
   onstack_slot *slot = data;
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
   if (!wall_enter(state)) return slot->period_ns % WALL_LONGEST_NS;
   uint64_t now_ns = onstack_monotonic_ns();
@@ -19161,7 +19081,7 @@ static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
 }
 
 static void clock_wall_finish(onstack_slot *slot) {
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
   for (uint32_t round = 0; !wall_enter(state); round++) onstack_moment(round);
   wall_round(slot, state, 0);
@@ -19174,7 +19094,7 @@ static void clock_wall_finish(onstack_slot *slot) {
 }
 
 static void clock_wall_drop(onstack_slot *slot) {
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   slot->runnable_ns = NULL;
   state->marks = NULL;
   state->armed = NULL;
@@ -19183,7 +19103,7 @@ static void clock_wall_drop(onstack_slot *slot) {
 }
 
 /* Its pages are zero. 0 or -errno. */
-static int wall_take_memory(wall_state *state, size_t bytes) {
+static int wall_take_memory(onstack_wall_state *state, size_t bytes) {
   if (state->bytes >= bytes) return 0;
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
@@ -19208,29 +19128,29 @@ static int clock_wall_probe(int32_t signal) {
 
 static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings) {
   (void)settings;
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
-               armed = ONSTACK_THREAD_RECORDS * sizeof(wall_armed), reborn = ONSTACK_THREAD_RECORDS;
+               armed = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_armed), reborn = ONSTACK_THREAD_RECORDS;
   const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
                stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
   clock_wall_drop(slot); /* in the child of a fork, the parent's */
   const int result = wall_take_memory(state, marks + waits + armed + reborn + look + ONSTACK_THREAD_RECORDS * stride);
   if (result < 0) return result;
-  *state = (wall_state){.memory = state->memory,
-                        .bytes = state->bytes,
-                        .joined_ns = onstack_monotonic_ns(),
-                        .marks = (onstack_wall_mark *)(void *)state->memory,
-                        .armed = (wall_armed *)(void *)(state->memory + marks + waits),
-                        .reborn = state->memory + marks + waits + armed,
-                        .look = (onstack_look *)(void *)(state->memory + marks + waits + armed + reborn),
-                        .stacks = state->memory + marks + waits + armed + reborn + look,
-                        .stride = stride};
+  *state = (onstack_wall_state){.memory = state->memory,
+                                .bytes = state->bytes,
+                                .joined_ns = onstack_monotonic_ns(),
+                                .marks = (onstack_wall_mark *)(void *)state->memory,
+                                .armed = (onstack_wall_armed *)(void *)(state->memory + marks + waits),
+                                .reborn = state->memory + marks + waits + armed,
+                                .look = (onstack_look *)(void *)(state->memory + marks + waits + armed + reborn),
+                                .stacks = state->memory + marks + waits + armed + reborn + look,
+                                .stride = stride};
   slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
   return 0;
 }
 
 static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   const size_t index = (size_t)(record - slot->threads.records);
   uint64_t cpu_ns;
   if (state->reborn) onstack_store_relaxed(&state->reborn[index], (uint8_t)0); /* of who had the record before */
@@ -19251,12 +19171,12 @@ static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
 
 static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
   const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  uint8_t *reborn = wall_states[slot->index].reborn;
+  uint8_t *reborn = slot->wall.reborn;
   return record && reborn && onstack_exchange(&reborn[record - slot->threads.records], (uint8_t)0) != 0;
 }
 
 static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {
-  const wall_state *state = &wall_states[slot->index];
+  const onstack_wall_state *state = &slot->wall;
   stats->wall_rounds = onstack_load_relaxed(&state->rounds);
   stats->wall_looks = onstack_load_relaxed(&state->looks);
   stats->wall_moved = onstack_load_relaxed(&state->moved);
@@ -19337,33 +19257,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal = {
 };
 
 /* ---- core/sampler/source/draw.c ---- */
-/* ---- core/sampler/source/draw.h ---- */
-/*
- * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
- * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_DRAW_H
-#define ONSTACK_SAMPLER_SOURCE_DRAW_H
-
-/* What one sampled allocation stands for. */
-typedef struct onstack_draw_weight {
-  uint32_t objects; /* at least 1 */
-  uint64_t bytes;
-} onstack_draw_weight;
-
-/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
-ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
-
-/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
-ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
-
-/*
- * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
- * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
- */
-ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
-
-#endif
 
 #include <string.h>
 
@@ -19701,7 +19594,7 @@ static ONSTACK_HANDLER_APART void entry_thread_timer(onstack_thread_tick tick, i
 
 static ONSTACK_HANDLER_APART void entry_process_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
                                                       ucontext_t *context) {
-  onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
+  onstack_process_clock *clock = &onstack_slots[tick.slot - ONSTACK_MAX_SESSIONS].own_process_clock;
   onstack_inside_enter(&clock->inside,
                        (uint32_t)onstack_sys_gettid()); /* asked again later: that takes no room on the stack */
   const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
@@ -19781,23 +19674,10 @@ __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, sig
 #define HAND_ON_LATE_SHARE 1000u   /* one that finds nothing missing, as of many threads that work it mostly does */
 #define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
 #define HAND_ON_BRINGS_NS 40000000u
-#define HAND_ON_MOST 32u /* threads that have one and no record yet */
 #define HAND_ON_WAIT_NS 200000000u
 
-/* Of each slot, its consumer's; stop reads whom was sent one once that has ended. */
-typedef struct hand_on_state {
-  uint64_t next_ns;       /* monotonic: no look before that, */
-  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
-  uint64_t vain_pause_ns, vain_ticks;
-  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
-  uint32_t count, sent; /* of these the last ones by this look */
-  uint32_t tids[HAND_ON_MOST];
-} hand_on_state;
-
-static hand_on_state hand_on_states[ONSTACK_MAX_SESSIONS];
-
-void onstack_hand_on_begin(const onstack_slot *slot) {
-  hand_on_states[slot->index] = (hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
+void onstack_hand_on_begin(onstack_slot *slot) {
+  slot->hand_on = (onstack_hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
 }
 
 /* It is taken for a process tick by its cookie, and told apart by the id of its timer. Where the kernel has no room for what a
@@ -19809,7 +19689,7 @@ static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
   return onstack_task_send_tick(tid, slot->signal, ONSTACK_PROCESS_HANDED_ON, 1, cookie) == 0;
 }
 
-static bool hand_on_has(const hand_on_state *state, uint32_t tid) {
+static bool hand_on_has(const onstack_hand_on_state *state, uint32_t tid) {
   for (uint32_t i = 0; i < state->count; i++)
     if (state->tids[i] == tid) return true;
   return false;
@@ -19822,8 +19702,8 @@ static bool hand_on_has(const hand_on_state *state, uint32_t tid) {
  */
 static void hand_on_look_at(void *data, uint32_t tid) {
   onstack_slot *slot = data;
-  hand_on_state *state = &hand_on_states[slot->index];
-  if (state->count == HAND_ON_MOST || hand_on_has(state, tid)) return;
+  onstack_hand_on_state *state = &slot->hand_on;
+  if (state->count == ONSTACK_HAND_ON_MOST || hand_on_has(state, tid)) return;
   if (!slot->own_threads && onstack_own_is((int32_t)tid)) return;
   if (onstack_thread_find(&slot->threads, tid)) return;
   if (onstack_task_cpu_us(tid) <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
@@ -19833,7 +19713,7 @@ static void hand_on_look_at(void *data, uint32_t tid) {
 }
 
 /* Who has a record by now, or has ended, needs no attention. */
-static void hand_on_forget(const onstack_slot *slot, hand_on_state *state) {
+static void hand_on_forget(const onstack_slot *slot, onstack_hand_on_state *state) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < state->count; i++)
     if (!onstack_thread_find(&slot->threads, state->tids[i]) && !onstack_task_is_gone(state->tids[i]))
@@ -19843,13 +19723,13 @@ static void hand_on_forget(const onstack_slot *slot, hand_on_state *state) {
 
 /* Ticks of threads are late by what the kernel's tick and the wait for a processor take, and come: what is late has its thread.
    Of what is missing beside that some may never be found, as in threads that have ended. It does not grow then. */
-static bool hand_on_is_due(const hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
+static bool hand_on_is_due(const onstack_hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
   if (unaccounted == 0 || unaccounted == UINT64_MAX || now_ns < state->next_ns) return false;
   return now_ns >= state->vain_until_ns || unaccounted > state->vain_ticks;
 }
 
 /* Beyond its own age a thread is to have no more than what is missing. */
-static void hand_on_look(onstack_slot *slot, hand_on_state *state, uint64_t missing) {
+static void hand_on_look(onstack_slot *slot, onstack_hand_on_state *state, uint64_t missing) {
   const uint64_t missing_ns = missing * slot->period_ns;
   onstack_store_relaxed(&slot->process_clock->handed_ns, missing_ns < HAND_ON_BRINGS_NS ? missing_ns : HAND_ON_BRINGS_NS);
   hand_on_forget(slot, state);
@@ -19860,7 +19740,7 @@ static void hand_on_look(onstack_slot *slot, hand_on_state *state, uint64_t miss
 }
 
 /* In vain: not again before more is missing, or for longer each time. */
-static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
+static void hand_on_note(onstack_hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
   if (state->sent > 0) {
     state->vain_pause_ns = HAND_ON_PAUSE_NS;
     state->vain_ticks = 0;
@@ -19886,7 +19766,7 @@ static uint64_t hand_on_late(const onstack_slot *slot) {
 }
 
 void onstack_hand_on(onstack_slot *slot) {
-  hand_on_state *state = &hand_on_states[slot->index];
+  onstack_hand_on_state *state = &slot->hand_on;
   const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
   if (!hand_on_is_due(state, now_ns, unaccounted)) return;
   state->next_ns = now_ns + HAND_ON_PAUSE_NS;
@@ -19906,7 +19786,7 @@ void onstack_hand_on(onstack_slot *slot) {
 }
 
 bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
-  return hand_on_has(&hand_on_states[slot->index], tid) && onstack_task_awaits(tid, slot->signal);
+  return hand_on_has(&slot->hand_on, tid) && onstack_task_awaits(tid, slot->signal);
 }
 
 void onstack_hand_on_wait_sent(const onstack_slot *slot) {
@@ -19914,217 +19794,10 @@ void onstack_hand_on_wait_sent(const onstack_slot *slot) {
 }
 
 void onstack_hand_on_wait_taken(const onstack_slot *slot) {
-  const hand_on_state *state = &hand_on_states[slot->index];
+  const onstack_hand_on_state *state = &slot->hand_on;
   const uint64_t until_ns = onstack_monotonic_ns() + HAND_ON_WAIT_NS;
   for (uint32_t i = 0; i < state->count; i++)
     while (onstack_task_awaits(state->tids[i], slot->signal) && onstack_monotonic_ns() < until_ns) onstack_sys_sleep(50000);
-}
-
-/* ---- core/sampler/source/heap.c ---- */
-
-#include <signal.h>
-#include <sys/prctl.h>
-
-/* What every allocation looks at. Written by start and stop; the number publishes the rest, and a thread that reads it late may
-   find the marks of before the first start. */
-static const uint8_t heap_no_marks;
-static onstack_heap_state heap_state = {.marks = &heap_no_marks};
-
-static struct {
-  uint64_t seed; /* the session's, never 0: a child of fork has its parent's threads' generators */
-  int32_t pid;
-  uint32_t interval;
-  uint32_t generation; /* of the slot */
-  uint32_t last;       /* the number given out last */
-  onstack_slot *slot;
-} heap;
-
-/*
- * A thread's own. Initial-exec: no call of the loader, which may allocate, on the way of an allocation. A signal handler
- * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
- */
-typedef struct heap_thread {
-  uint64_t left;          /* bytes before the one that is sampled next */
-  uint64_t random, seed;  /* the generator, and from what session's seed it began */
-  uint32_t number;        /* of the session that `left` belongs to */
-  uint32_t drawn;         /* of the session of the last distance */
-  uint32_t known;         /* of the session that `record` and `tid` belong to */
-  uint32_t tid;           /* a child of fork has another; it has another session, too */
-  onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
-} heap_thread;
-
-static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
-
-void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
-  onstack_store_relaxed(&heap.slot, slot);
-  onstack_store_relaxed(&heap.interval, interval);
-  onstack_store_relaxed(&heap.generation, slot->generation);
-  const int32_t pid = onstack_sys_getpid();
-  onstack_store_relaxed(&heap.pid, pid);
-  onstack_store_relaxed(&heap.seed, onstack_draw_mix(onstack_monotonic_ns() ^ (uint64_t)pid << 40) | 1);
-  /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
-  onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
-  onstack_publish(&heap_state.mask, onstack_live_filter_mask());
-  if (++heap.last == 0) heap.last = 1;
-  onstack_publish(&heap_state.number, heap.last);
-}
-
-void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
-
-const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
-
-/* The calling thread's generator; never 0, which would stay. */
-static uint64_t *heap_random(void) {
-  const uint64_t seed = onstack_load_relaxed(&heap.seed);
-  if (heap_own.seed != seed) {
-    heap_own.random = onstack_draw_mix(seed ^ (uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32) | 1;
-    heap_own.seed = seed;
-  }
-  return &heap_own.random;
-}
-
-uint64_t onstack_heap_distance(void) {
-  const uint32_t number = onstack_observe(&heap_state.number);
-  if (number == 0) return 0;
-  heap_own.drawn = number;
-  const uint32_t interval = onstack_load_relaxed(&heap.interval);
-  return interval > 1 ? onstack_draw_distance(heap_random(), interval) : 0;
-}
-
-/* The countdown of a block's bytes. */
-static bool heap_is_due(uint32_t number, size_t size) {
-  const size_t bytes = size > 0 ? size : 1;
-  if (heap_own.number != number) {
-    heap_own.left = onstack_heap_distance();
-    heap_own.number = number;
-  }
-  const bool due = bytes > heap_own.left;
-  heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
-  return due;
-}
-
-/*
- * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which
- * has begun since, shows by the number. A child of vfork does not enter: it has its parent's memory, and if it were killed
- * inside, the session's end would wait for it for ever.
- */
-static bool heap_enter(onstack_source_visit *visit, uint32_t number) {
-  onstack_slot *slot = onstack_load_relaxed(&heap.slot);
-  if (onstack_sys_getpid() != onstack_load_relaxed(&heap.pid)) return false;
-  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation))) return false;
-  if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
-  onstack_source_leave(visit);
-  return false;
-}
-
-static void heap_name(uint64_t name[2]) {
-  name[0] = name[1] = 0;
-  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
-}
-
-/*
- * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
- * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
- * ended: housekeeping corrects it within a second.
- */
-static void heap_meet(onstack_slot *slot, uint32_t number) {
-  uint64_t name[2];
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
-    heap_name(name);
-    for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
-    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
-  }
-  heap_own.record = record;
-  heap_own.tid = tid;
-  heap_own.known = number;
-}
-
-/* A handler may allocate on an alternate stack that holds it, and no walk. Elsewhere nobody tells where the stack ends, as for
-   ticks (sampler/source/entry_handler.c). */
-static bool heap_has_room(const onstack_slot *slot) {
-  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  stack_t alternate = {.ss_flags = 0};
-  if (onstack_sys_call2(SYS_sigaltstack, 0, (long)&alternate) < 0 || !(alternate.ss_flags & SS_ONSTACK)) return true;
-  return here - (uint64_t)(uintptr_t)alternate.ss_sp >= slot->stack_bytes;
-}
-
-/* Every signal is blocked: nobody else on this thread writes heap_own. */
-static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
-  onstack_thread *record = heap_own.record;
-  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, onstack_load_relaxed(&heap.interval));
-  uint64_t name[2];
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
-  if (!heap_has_room(slot)) {
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight.objects);
-    return;
-  }
-  if (record)
-    onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
-  else
-    heap_name(name);
-  const uint32_t place = onstack_live_claim(address);
-  const onstack_event event = {.thread = record,
-                               .tid = heap_own.tid,
-                               .kind = ONSTACK_KIND_ALLOCATION,
-                               .value = weight.bytes,
-                               .weight = weight.objects,
-                               .flags = place == ONSTACK_LIVE_NONE ? ONSTACK_SAMPLE_UNTRACKED : 0,
-                               .name = name,
-                               .registers = registers};
-  const uint64_t recorded = onstack_record(slot, &event);
-  if (place == ONSTACK_LIVE_NONE) return;
-  const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)heap_own.tid};
-  if (recorded != 0)
-    onstack_live_begin(place, &note);
-  else
-    onstack_live_release(place);
-}
-
-/* The frame record that this function keeps leads to the caller's registers. */
-__attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
-  const uint64_t *frame = __builtin_frame_address(0);
-  /* A return address; inside the call, as a walk expects of a first PC. */
-  const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
-  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
-  const uint32_t number = onstack_observe(&heap_state.number);
-  onstack_source_visit visit;
-  if (!address || number == 0 || onstack_ours > 0) return;
-  if (heap_own.drawn != number) return; /* it was due in a session that is over */
-  const bool met = heap_own.known == number;
-  /* What our own threads allocate is no business of the host's. */
-  if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!heap_enter(&visit, number)) return;
-  if (!met) heap_meet(visit.slot, number);
-  heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
-  onstack_source_leave(&visit);
-}
-
-void onstack_heap_allocated(const void *address, size_t size) {
-  const uint32_t number = onstack_observe(&heap_state.number); /* pairs with the publish of a start */
-  if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
-}
-
-/* With some thousand live samples the filter is wrong once in ten times: a visit, which costs two system calls, is for blocks
-   that are there. */
-static __attribute__((noinline)) void heap_end(uint32_t number, uint64_t address) {
-  onstack_source_visit visit;
-  if (!onstack_live_has(address) || !heap_enter(&visit, number)) return;
-  onstack_live_end(address);
-  onstack_source_leave(&visit);
-}
-
-void onstack_heap_freed(const void *address) {
-  const uint32_t number = onstack_observe(&heap_state.number);
-  if (__builtin_expect(number == 0, 1) || !address) return;
-  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0))
-    heap_end(number, (uint64_t)(uintptr_t)address);
-}
-
-void onstack_heap_moved(const void *from, const void *to, size_t size) {
-  onstack_heap_freed(from);
-  onstack_heap_allocated(to, size);
 }
 
 /* ---- core/sampler/source/live.c ---- */
@@ -20277,6 +19950,11 @@ uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
 
 /* ---- core/sampler/source/look.c ---- */
 
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+
 /*
  * The kernel tells the address behind the system call's instruction, where the thread will go on. That address may belong to
  * another line, an inlined function or the next function, so the walk begins at the instruction itself.
@@ -20359,13 +20037,6 @@ onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint
   return after_ns == cpu_ns ? ONSTACK_LOOK_BLOCKED : ONSTACK_LOOK_MOVED;
 }
 
-/* ---- core/sampler/source/look_test.c ---- */
-
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <time.h>
-
 #define LOOK_TEST_ROUNDS 1000 /* of a millisecond, on a machine that has no processor for the thread */
 #define LOOK_TEST_STACK 65536u
 
@@ -20435,8 +20106,6 @@ bool onstack_look_works(void) {
 /* ---- core/sampler/source/process_tick_handler.c ---- */
 
 #include <time.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
 /* How often a process tick may meet a thread between two of its own ticks before we doubt its timer: to look at it costs
    less than a process tick. */
@@ -20910,7 +20579,7 @@ bool onstack_threads_all_idle(void) {
   onstack_fence_dekker();
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
-    if (!threads_are_outside(&onstack_process_clocks[i].inside, true)) return false;
+    if (!threads_are_outside(&onstack_slots[i].own_process_clock.inside, true)) return false;
     if (!slot->threads.tids) continue;
     if (!threads_are_outside(&onstack_slots[i].visits, true)) return false;
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++)
@@ -21059,43 +20728,12 @@ static bool threads_has(const onstack_inside *inside, int32_t tid) {
 bool onstack_threads_in_handler(int32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
-    if (threads_has(&onstack_process_clocks[i].inside, tid) || threads_has(&slot->visits, tid)) return true;
+    if (threads_has(&onstack_slots[i].own_process_clock.inside, tid) || threads_has(&slot->visits, tid)) return true;
     if (onstack_dekker_load(&slot->state) < ONSTACK_SLOT_RUNNING) continue;
     const onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)tid);
     if (record && onstack_load_relaxed(&record->busy) != 0) return true;
   }
   return false;
-}
-
-/* ---- core/sampler/source/vdso.c ---- */
-/*
- * Looked up by hand because dlsym and libc's clock_gettime go through the dynamic linker, whose lazy binding would run
- * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
- */
-
-#include <sys/auxv.h>
-
-onstack_vdso_clock_gettime onstack_vdso_find(void) {
-  const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
-  if (!base) return NULL;
-  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
-  const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
-  uint64_t dynamic = 0, bias = 0;
-  bool loaded = false;
-  onstack_loaded_symbols image;
-  for (uint32_t i = 0; i < header->e_phnum; i++) {
-    if (segments[i].p_type == PT_LOAD && !loaded) {
-      bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
-      loaded = true;
-    } else if (segments[i].p_type == PT_DYNAMIC) {
-      dynamic = (uint64_t)(uintptr_t)base + segments[i].p_offset;
-    }
-  }
-  if (!loaded || !dynamic) return NULL;
-  if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
-  Elf64_Sym symbol;
-  if (!onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE, &symbol)) return NULL;
-  return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
 }
 
 /* ---- core/sampler/source/wait_labels.c ---- */
@@ -21108,10 +20746,119 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define WAIT_ON_BYTES 128u
+
+/* ---- system calls by name ---- */
+
+/* What a call's first argument is. */
+typedef enum wait_call_object {
+  WAIT_CALL_ON_NOTHING,
+  WAIT_CALL_ON_FILE,  /* a descriptor */
+  WAIT_CALL_ON_WORD,  /* the address of a futex's word */
+  WAIT_CALL_ON_FILES, /* the address of struct pollfd[], and their number */
+} wait_call_object;
+
+typedef struct wait_call {
+  const char *name; /* static; NULL: not one of those that threads wait in */
+  wait_call_object object;
+} wait_call;
+
+/* Those that can last; the others are told by number. Each architecture lacks some. */
+static const struct {
+  int64_t number;
+  wait_call is;
+} call_names[] = {
+    {SYS_futex, {"futex", WAIT_CALL_ON_WORD}},
+    {SYS_read, {"read", WAIT_CALL_ON_FILE}},
+    {SYS_write, {"write", WAIT_CALL_ON_FILE}},
+    {SYS_readv, {"readv", WAIT_CALL_ON_FILE}},
+    {SYS_writev, {"writev", WAIT_CALL_ON_FILE}},
+    {SYS_pread64, {"pread64", WAIT_CALL_ON_FILE}},
+    {SYS_pwrite64, {"pwrite64", WAIT_CALL_ON_FILE}},
+    {SYS_preadv, {"preadv", WAIT_CALL_ON_FILE}},
+    {SYS_pwritev, {"pwritev", WAIT_CALL_ON_FILE}},
+    {SYS_recvfrom, {"recvfrom", WAIT_CALL_ON_FILE}},
+    {SYS_recvmsg, {"recvmsg", WAIT_CALL_ON_FILE}},
+    {SYS_recvmmsg, {"recvmmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendto, {"sendto", WAIT_CALL_ON_FILE}},
+    {SYS_sendmsg, {"sendmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendmmsg, {"sendmmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendfile, {"sendfile", WAIT_CALL_ON_FILE}},
+    {SYS_splice, {"splice", WAIT_CALL_ON_FILE}},
+    {SYS_accept, {"accept", WAIT_CALL_ON_FILE}},
+    {SYS_accept4, {"accept4", WAIT_CALL_ON_FILE}},
+    {SYS_connect, {"connect", WAIT_CALL_ON_FILE}},
+    {SYS_fsync, {"fsync", WAIT_CALL_ON_FILE}},
+    {SYS_fdatasync, {"fdatasync", WAIT_CALL_ON_FILE}},
+    {SYS_sync_file_range, {"sync_file_range", WAIT_CALL_ON_FILE}},
+    {SYS_ftruncate, {"ftruncate", WAIT_CALL_ON_FILE}},
+    {SYS_fallocate, {"fallocate", WAIT_CALL_ON_FILE}},
+    {SYS_flock, {"flock", WAIT_CALL_ON_FILE}},
+    {SYS_fcntl, {"fcntl", WAIT_CALL_ON_FILE}},
+    {SYS_ioctl, {"ioctl", WAIT_CALL_ON_FILE}},
+    {SYS_close, {"close", WAIT_CALL_ON_FILE}},
+    {SYS_getdents64, {"getdents64", WAIT_CALL_ON_FILE}},
+    {SYS_io_getevents, {"io_getevents", WAIT_CALL_ON_NOTHING}},
+    {SYS_io_uring_enter, {"io_uring_enter", WAIT_CALL_ON_FILE}},
+    {SYS_epoll_pwait, {"epoll_pwait", WAIT_CALL_ON_FILE}},
+    {SYS_ppoll, {"ppoll", WAIT_CALL_ON_FILES}},
+    {SYS_pselect6, {"pselect6", WAIT_CALL_ON_NOTHING}},
+    {SYS_nanosleep, {"nanosleep", WAIT_CALL_ON_NOTHING}},
+    {SYS_clock_nanosleep, {"clock_nanosleep", WAIT_CALL_ON_NOTHING}},
+    {SYS_wait4, {"wait4", WAIT_CALL_ON_NOTHING}},
+    {SYS_waitid, {"waitid", WAIT_CALL_ON_NOTHING}},
+    {SYS_rt_sigtimedwait, {"rt_sigtimedwait", WAIT_CALL_ON_NOTHING}},
+    {SYS_rt_sigsuspend, {"rt_sigsuspend", WAIT_CALL_ON_NOTHING}},
+    {SYS_restart_syscall, {"restart_syscall", WAIT_CALL_ON_NOTHING}},
+    {SYS_openat, {"openat", WAIT_CALL_ON_NOTHING}},
+    {SYS_unlinkat, {"unlinkat", WAIT_CALL_ON_NOTHING}},
+    {SYS_renameat2, {"renameat2", WAIT_CALL_ON_NOTHING}},
+    {SYS_execve, {"execve", WAIT_CALL_ON_NOTHING}},
+    {SYS_msgrcv, {"msgrcv", WAIT_CALL_ON_NOTHING}},
+    {SYS_msgsnd, {"msgsnd", WAIT_CALL_ON_NOTHING}},
+    {SYS_semop, {"semop", WAIT_CALL_ON_NOTHING}},
+    {SYS_semtimedop, {"semtimedop", WAIT_CALL_ON_NOTHING}},
+    {SYS_mq_timedreceive, {"mq_timedreceive", WAIT_CALL_ON_FILE}},
+    {SYS_mq_timedsend, {"mq_timedsend", WAIT_CALL_ON_FILE}},
+    {SYS_mmap, {"mmap", WAIT_CALL_ON_NOTHING}},
+    {SYS_munmap, {"munmap", WAIT_CALL_ON_NOTHING}},
+    {SYS_mprotect, {"mprotect", WAIT_CALL_ON_NOTHING}},
+    {SYS_madvise, {"madvise", WAIT_CALL_ON_NOTHING}},
+    {SYS_msync, {"msync", WAIT_CALL_ON_NOTHING}},
+    {SYS_getrandom, {"getrandom", WAIT_CALL_ON_NOTHING}},
+    {SYS_membarrier, {"membarrier", WAIT_CALL_ON_NOTHING}},
+#ifdef SYS_poll
+    {SYS_poll, {"poll", WAIT_CALL_ON_FILES}},
+    {SYS_select, {"select", WAIT_CALL_ON_NOTHING}},
+    {SYS_epoll_wait, {"epoll_wait", WAIT_CALL_ON_FILE}},
+    {SYS_pause, {"pause", WAIT_CALL_ON_NOTHING}},
+    {SYS_open, {"open", WAIT_CALL_ON_NOTHING}},
+    {SYS_fork, {"fork", WAIT_CALL_ON_NOTHING}},
+    {SYS_vfork, {"vfork", WAIT_CALL_ON_NOTHING}},
+#endif
+    {SYS_clone, {"clone", WAIT_CALL_ON_NOTHING}}, /* by vfork's flag, until the child has another program */
+#ifdef SYS_clone3
+    {SYS_clone3, {"clone3", WAIT_CALL_ON_NOTHING}},
+#endif
+#ifdef SYS_epoll_pwait2
+    {SYS_epoll_pwait2, {"epoll_pwait2", WAIT_CALL_ON_FILE}},
+#endif
+#ifdef SYS_futex_waitv
+    {SYS_futex_waitv, {"futex_waitv", WAIT_CALL_ON_NOTHING}},
+#endif
+};
+
+static wait_call wait_call_of(int64_t number) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(call_names); i++)
+    if (call_names[i].number == number) return call_names[i].is;
+  return (wait_call){0};
+}
+
+/* ---- labels ---- */
 
 typedef struct wait_text {
   char *out;
@@ -21312,7 +21059,7 @@ static void wait_on_word(wait_text *text, uint32_t tid, const onstack_task_call 
 
 uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out) {
   wait_text text = {out, 0};
-  const onstack_call_name name = onstack_call_name_of(call->number);
+  const wait_call name = wait_call_of(call->number);
   wait_add(&text, "state", "%s", wait_state(onstack_task_state(tid)));
   if (call->number < 0)
     wait_add(&text, "wait", "page fault");
@@ -21320,11 +21067,11 @@ uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *
     wait_add(&text, "wait", "%s", name.name);
   else
     wait_add(&text, "wait", "call %" PRId64, call->number);
-  if (name.object == ONSTACK_CALL_ON_FILE)
+  if (name.object == WAIT_CALL_ON_FILE)
     wait_on_file(&text, tid, call->arguments[0]);
-  else if (name.object == ONSTACK_CALL_ON_FILES)
+  else if (name.object == WAIT_CALL_ON_FILES)
     wait_on_files(&text, tid, call);
-  else if (name.object == ONSTACK_CALL_ON_WORD)
+  else if (name.object == WAIT_CALL_ON_WORD)
     wait_on_word(&text, tid, call);
   return text.used;
 }
@@ -21558,6 +21305,7 @@ void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t ind
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <sys/stat.h>
 
 /* The kernel keeps the id of a first thread that has ended, as a zombie, until the process ends. It has no memory any more, so
    nothing can be copied from there. Where the kernel copies nothing at all /proc has the thread's state. */
@@ -21719,12 +21467,6 @@ onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call
   if (count == 9) memcpy(call->arguments, &values[1], sizeof(call->arguments));
   return ONSTACK_TASK_BLOCKED;
 }
-
-/* ---- core/sampler/threads/task_list.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 
 /* What getdents64 writes (include/linux/dirent.h): entries of `bytes` each, and a name with its NUL. */
 typedef struct task_entry {
@@ -26877,7 +26619,7 @@ const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_m
 #ifndef ONSTACK_PROFILE_MAPS_SIGHT_H
 #define ONSTACK_PROFILE_MAPS_SIGHT_H
 
-/* The loader's numbers (platform/load_numbers.h) of all objects at one moment, sorted. */
+/* The loader's numbers (platform/loader.h) of all objects at one moment, sorted. */
 typedef struct onstack_profile_loads {
   uint64_t *numbers;
   size_t count, room;

@@ -2,16 +2,36 @@
 #include "platform/elf_file.h"
 
 #include "platform/process_memory.h"
-#include "platform/regular_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
+#include <sys/stat.h>
+#include <fcntl.h>
 
 /* More than any linker makes; bounds what a hostile header can make us allocate (16 MiB). */
 #define ONSTACK_ELF_SECTION_LIMIT ((uint64_t)1 << 18)
+
+/*
+ * Opens a file that somebody else named (the loader, /proc/self/maps) for reading; only a regular one: to open a pipe
+ * would wait for its other end, and a device may act. Returns its descriptor and *size; -errno, or -ENOEXEC for what is
+ * no regular file. Ordinary threads.
+ */
+static int elf_open_regular(const char *path, uint64_t *size) {
+  struct stat status;
+  if (stat(path, &status) != 0) return -errno;
+  if (!S_ISREG(status.st_mode)) return -ENOEXEC;
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (descriptor < 0) return -errno;
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
+    close(descriptor); /* replaced between stat and open */
+    return -ENOEXEC;
+  }
+  *size = (uint64_t)status.st_size;
+  return descriptor;
+}
 
 static bool elf_read_file(int descriptor, uint64_t offset, void *bytes, size_t length) {
   char *next = bytes;
@@ -95,7 +115,7 @@ static int elf_open_tables(onstack_elf_file *file) {
 
 int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
   *file = (onstack_elf_file){.descriptor = -1};
-  file->descriptor = onstack_regular_file_open(path, &file->size);
+  file->descriptor = elf_open_regular(path, &file->size);
   if (file->descriptor < 0) return file->descriptor;
   return elf_open_tables(file);
 }
@@ -140,4 +160,83 @@ bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, ui
   if (!found) return false;
   *difference = found->vaddr - found->offset;
   return true;
+}
+
+/* Notes before the build id are small (ABI tag, properties); what lies beyond this is not looked at. */
+#define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
+
+/* A length rounded up; lengths here are sums of 32-bit numbers, so nothing wraps. */
+static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
+
+static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignment, onstack_elf_build_id *id) {
+  for (uint64_t at = 0; size - at >= sizeof(onstack_elf_note);) {
+    onstack_elf_note note;
+    memcpy(&note, notes + at, sizeof(note));
+    uint64_t content = elf_note_padded(sizeof(note) + (uint64_t)note.name_bytes, alignment);
+    uint64_t end = content + note.content_bytes;
+    if (end > size - at) return false;
+    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 && memcmp(notes + at + sizeof(note), "GNU", 4) == 0 &&
+        note.content_bytes > 0 && note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
+      id->length = note.content_bytes;
+      memcpy(id->bytes, notes + at + content, note.content_bytes);
+      return true;
+    }
+    end = elf_note_padded(end, alignment);
+    if (end > size - at) return false; /* the last one may lack its padding */
+    at += end;
+  }
+  return false;
+}
+
+static bool elf_notes_read(const onstack_elf_file *file, uint64_t offset, uint64_t size, uint64_t alignment,
+                           onstack_elf_build_id *id) {
+  if (size > ONSTACK_ELF_NOTES_LIMIT) size = ONSTACK_ELF_NOTES_LIMIT;
+  uint8_t *notes = size == 0 ? NULL : malloc((size_t)size);
+  if (!notes) return false;
+  bool found =
+      onstack_elf_read(file, offset, notes, (size_t)size) && elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
+  free(notes);
+  return found;
+}
+
+void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id) {
+  *id = (onstack_elf_build_id){0};
+  /* Segments say the truth in memory; in a separate debug file only sections do. */
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    const onstack_elf_section *section = &file->sections[i];
+    if (section->type == ONSTACK_ELF_SECTION_NOTE &&
+        elf_notes_read(file, section->offset, section->bytes, section->alignment, id)) {
+      return;
+    }
+  }
+  for (uint32_t i = 0; i < file->segment_count; i++) {
+    const onstack_elf_segment *segment = &file->segments[i];
+    if (segment->type == ONSTACK_ELF_SEGMENT_NOTE &&
+        elf_notes_read(file, segment->offset, segment->file_bytes, segment->alignment, id)) {
+      return;
+    }
+  }
+}
+
+static onstack_elf_stamp elf_stamp_make(const struct stat *status) {
+#ifdef __APPLE__
+  const struct timespec *modified = &status->st_mtimespec;
+#else
+  const struct timespec *modified = &status->st_mtim;
+#endif
+  return (onstack_elf_stamp){.inode = (uint64_t)status->st_ino,
+                             .bytes = (uint64_t)status->st_size,
+                             .modified_ns = (int64_t)modified->tv_sec * 1000000000 + modified->tv_nsec};
+}
+
+onstack_elf_stamp onstack_elf_stamp_of(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 ? elf_stamp_make(&status) : (onstack_elf_stamp){0};
+}
+
+bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp) {
+  struct stat status;
+  if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) return false;
+  onstack_elf_stamp now = elf_stamp_make(&status);
+  return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
 }

@@ -54,3 +54,5 @@ uint64_t onstack_own_memory_resident(void) {
     resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
   return resident;
 }
+
+ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;

@@ -3,7 +3,6 @@
 
 #include "preload/allocator.h"
 #include "preload/host_stderr.h"
-#include "preload/complain.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/keeper.h"
 
+#include "onstack/onstack.h"
 #include "platform/atomics.h"
 #include "platform/clock_ns.h"
 #include "platform/sys.h"
-#include "sampler/signal/own_threads_wait.h"
+#include "sampler/signal/own_threads.h"
 #include "sampler/threads/task.h"
 #include "sampler/source/threads.h"
 #include "platform/wiped_word.h"
-#include "sampler/signal/own_threads.h"
 #include "sampler/unwind/chain_end.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/guard.h"
 #include "preload/host_stderr.h"
-#include "preload/complain.h"
-#include "preload/stderr_dump.h"
 #include "preload/sampling.h"
 #include "preload/detached_thread.h"
 
@@ -114,11 +112,25 @@ static void keeper_follow_toggles(keeper_state *state) {
   }
 }
 
+static int keeper_say_dump(void *data, const void *bytes, size_t length) {
+  (void)data;
+  return onstack_say(bytes, length) ? 0 : 1;
+}
+
+/* ONSTACK_DUMP_SIGNAL: writes to the host's stderr where every thread is, or one line that says why there is no dump. */
+static void keeper_write_dump(void) {
+  const int result = onstack_dump(NULL, keeper_say_dump, NULL);
+  if (result == 0)
+    onstack_say("\n", 1);
+  else if (result != ONSTACK_E_OUTPUT) /* that would go the same way */
+    onstack_complain("no dump: %s", result > -4096 ? strerror(-result) : onstack_strerror(result));
+}
+
 static void keeper_follow_dumps(keeper_state *state) {
   const uint32_t dumps = onstack_observe(&keeper.dumps);
   if (state->dumps == dumps) return;
   onstack_guard_take_own_table();
-  onstack_preload_dump();
+  keeper_write_dump();
   state->dumps = dumps;
 }
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/lifecycle.h"
 
+#include "platform/process_memory.h"
+#include "sampler/interpreter/symbols.h"
 #include "platform/atomics.h"
 #include "platform/clock_ns.h"
 #include "platform/loader.h"
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
-#include "sampler/session/pin.h"
 #include "sampler/signal/own_threads.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/guard.h"
 #include "preload/host_action.h"
-#include "preload/host_kind.h"
 #include "preload/interpose_thread.h"
 #include "preload/keeper.h"
 #include "preload/next.h"
-#include "preload/complain.h"
+#include "preload/host_stderr.h"
 #include "preload/sampling.h"
 
 #include <errno.h>
@@ -26,6 +26,51 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+
+/* The linker's note with the build id of a Go program (cmd/link/internal/ld/elf.go). */
+#define HOST_GO_NOTE "Go"
+#define HOST_NOTES 4096u /* bytes of notes that are looked through */
+
+static bool host_has_go_note(const uint8_t *notes, size_t size) {
+  const ElfW(Nhdr) * note;
+  for (size_t at = 0; size - at >= sizeof(*note);) {
+    note = (const ElfW(Nhdr) *)(const void *)(notes + at);
+    const size_t name = (note->n_namesz + 3u) & ~(size_t)3, description = (note->n_descsz + 3u) & ~(size_t)3;
+    at += sizeof(*note);
+    if (name > size - at || description > size - at - name) return false;
+    if (note->n_namesz == sizeof(HOST_GO_NOTE) + 1 && memcmp(notes + at, HOST_GO_NOTE, sizeof(HOST_GO_NOTE)) == 0)
+      return true;
+    at += name + description;
+  }
+  return false;
+}
+
+/* The program itself comes first. In a library Go's runtime leaves SIGPROF alone until its profiler is started. */
+static int host_look_for_go(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    _Alignas(ElfW(Nhdr)) uint8_t notes[HOST_NOTES];
+    if (segment->p_type != PT_NOTE) continue;
+    const size_t wanted = segment->p_memsz < sizeof(notes) ? segment->p_memsz : sizeof(notes);
+    if (host_has_go_note(notes, onstack_process_memory_copy(info->dlpi_addr + segment->p_vaddr, notes, wanted)))
+      *(bool *)data = true;
+  }
+  return 1;
+}
+
+/*
+ * Programs that begin with a session at once, as their first ticks would say less or go astray: an interpreter's functions are
+ * read while they run; and Go's runtime installs its handler for SIGPROF by the system call, which takes ticks of ours until a
+ * session is there. In the constructor, when what the program is linked with is loaded.
+ */
+static bool host_needs_session(void) {
+  static const onstack_symbols_wanted python = {1, 1, {"_PyRuntime"}}, php = {1, 1, {"execute_ex"}};
+  onstack_symbols_found found;
+  bool go = false;
+  onstack_loader_each(host_look_for_go, &go);
+  return go || onstack_symbols_look(&python, NULL, &found) || onstack_symbols_look(&php, NULL, &found);
+}
 
 static onstack_environment lifecycle_settings;
 static int32_t lifecycle_owner; /* the process whose constructor ran: its exec stays the same process */
@@ -158,7 +203,7 @@ static bool lifecycle_begins_small(const onstack_environment *settings) {
   onstack_options options;
   if (settings->toggle || settings->spans || !settings->profile[0] || !onstack_host_action_is_ours(SIGPROF)) return false;
   if (!settings->on_stack) return false; /* only a session finds out whether a Go runtime needs it */
-  if (onstack_host_needs_session()) return false;
+  if (host_needs_session()) return false;
   onstack_sampling_options(settings, &options);
   return onstack_first_ticks_alone(&options) &&
          onstack_first_ticks_begin(onstack_keeper_begin, onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID));

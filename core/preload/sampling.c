@@ -7,7 +7,7 @@
 #include "platform/sys.h"
 #include "sampler/labels/labels.h"
 #include "preload/compress.h"
-#include "preload/complain.h"
+#include "preload/host_stderr.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/status.h"

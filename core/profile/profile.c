@@ -4,7 +4,7 @@
 #include "platform/atomics.h"
 #include "platform/clock_ns.h"
 #include "platform/interpreted.h"
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "platform/sized.h"
 #include "platform/uncancelled.h"
 #include "profile/maps/sight.h"

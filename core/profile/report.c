@@ -2,7 +2,7 @@
 #include "profile/report.h"
 
 #include "platform/atomics.h"
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "platform/sized.h"
 #include "profile/generated/generated.h"
 

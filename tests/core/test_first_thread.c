@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A process whose first thread has ended by pthread_exit: /proc/self shows a thread without memory, files and program. */
-#include "platform/own_executable.h"
+#include "platform/proc.h"
 #include "platform/process_memory.h"
 #include "sampler/source/look.h"
 #include "sampler/unwind/memory_pipe.h"

@@ -3,9 +3,8 @@
 #include "sampler/interpreter/interpreter.h"
 #include "support.h"
 
-#include "platform/interpreted_names.h"
-
 #include "platform/interpreted.h"
+
 #include "sampler/source/look.h"
 #include "sampler/interpreter/python.h"
 

@@ -2,7 +2,7 @@
 /* Sets of labels in a thread's places: each sample says what its thread worked for at that instant. */
 #include "support.h"
 
-#include "sampler/source/heap.h"
+#include "sampler/session/slot.h"
 #include "sampler/labels/labels.h"
 
 #include <stdio.h>

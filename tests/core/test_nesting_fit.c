@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Whether a thread that no tick has met may have a small alternate stack: where somebody in the process makes some. */
-#include "sampler/signal/nesting_fit.h"
+#include "sampler/signal/nesting.h"
 #include "support.h"
 
 #include <dlfcn.h>

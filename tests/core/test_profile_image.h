@@ -3,7 +3,7 @@
 #ifndef TEST_PROFILE_IMAGE_H
 #define TEST_PROFILE_IMAGE_H
 
-#include "platform/elf_format.h"
+#include "platform/elf_file.h"
 
 #include <stdio.h>
 #include <string.h>

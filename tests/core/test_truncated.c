@@ -6,7 +6,7 @@
  */
 #include "platform/loader.h"
 #include "sampler/interpreter/symbols.h"
-#include "sampler/signal/nesting_fit.h"
+#include "sampler/signal/nesting.h"
 #include "sampler/session/code_map_update.h"
 #include "sampler/modules/modules.h"
 #include "profile/maps/maps.h"

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 #include "onstack/onstack.h"
 #include "profile/store/output.h"
 #include "profile/store/store.h"

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "platform/elf_build_id.h"
+#include "platform/elf_file.h"
 #include "profile/elf/elf_symbols.h"
 
 #include <sys/mman.h>

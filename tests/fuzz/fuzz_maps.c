@@ -25,7 +25,7 @@ static long fuzz_close(void) { return 0; }
 #define onstack_sys_call4(number, a, b, c, d) ((void)(b), fuzz_open())
 #define onstack_sys_call3(number, a, b, c) fuzz_read(number, (char *)(b), (size_t)(c))
 #define onstack_sys_call1(number, a) (fuzz_close())
-#include "platform/proc_maps.c"
+#include "platform/proc.c"
 
 #define MAPPINGS 40u
 #define PATH_BYTES 5000u /* more than any path has */

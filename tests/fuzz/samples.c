@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "samples.h"
 
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 
 #define SAMPLES_FRAMES 40u
 #define SAMPLES_SIZE_0_1 88u /* of a sample of version 0.1: a shorter one is refused */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/elf/elf_symbols.h"
 
-#include "platform/own_executable.h"
+#include "platform/proc.h"
 
 #include <errno.h>
 #include <stdio.h>

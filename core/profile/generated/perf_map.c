@@ -9,7 +9,7 @@
  * read; nor is one that an earlier process of the same number has left, as containers do whose processes are 1 each time.
  */
 #include "platform/clock_ns.h"
-#include "platform/proc_stat.h"
+#include "platform/proc.h"
 #include "profile/generated/generated.h"
 
 #include <dirent.h>

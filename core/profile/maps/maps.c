@@ -3,7 +3,7 @@
 
 #include "platform/atomics.h"
 #include "platform/loader.h"
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 
 #include <stdlib.h>
 #include <string.h>

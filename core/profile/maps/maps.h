@@ -15,7 +15,7 @@
 #define ONSTACK_PROFILE_MAPS_MAPS_H
 
 #include "platform/defs.h"
-#include "platform/elf_build_id.h"
+#include "platform/elf_file.h"
 #include "profile/store/store.h"
 
 /* Between what processes have and what kernels have: no machine has code there. */
@@ -35,7 +35,7 @@ typedef struct onstack_profile_mapping {
   const char *path; /* in the set's arena; "" for anonymous memory */
   uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
   uint64_t image_bytes;
-  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
+  uint64_t load; /* the loader's number of the object that it belongs to (platform/loader.h); 0: not known */
   /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
      file later. */
   onstack_elf_build_id build_id;

@@ -10,7 +10,7 @@
 #include "platform/loader.h"
 #include "profile/maps/maps.h"
 
-/* The loader's numbers (platform/load_numbers.h) of all objects at one moment, sorted. */
+/* The loader's numbers (platform/loader.h) of all objects at one moment, sorted. */
 typedef struct onstack_profile_loads {
   uint64_t *numbers;
   size_t count, room;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "platform/defs.h"
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 #include "platform/process_memory.h"
 #include "profile/otlp/otlp.h"
 #include "profile/store/output.h"

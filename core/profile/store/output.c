@@ -2,7 +2,7 @@
 #include "profile/store/output.h"
 
 #include "platform/exceptions.h"
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "profile/store/store.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "platform/address.h"
 #include "platform/atomics.h"
-#include "platform/proc_stat.h"
+#include "platform/proc.h"
 #include "platform/process_memory.h"
 #include "platform/sys.h"
 #include "sampler/unwind/chain_end.h"

@@ -5,7 +5,7 @@
 #include "sampler/api/start.h"
 
 #include "platform/exceptions.h"
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "sampler/signal/action.h"
 #include "sampler/session/code_map_update.h"
 #include "sampler/api/fork.h"
@@ -16,6 +16,88 @@
 #include "sampler/source/threads.h"
 #include "sampler/unwind/code_map.h"
 #include "sampler/signal/own_threads.h"
+
+#include <time.h>
+
+/* ---- pace ---- */
+
+/*
+ * How long a drain thread waits between two rounds. A round costs a wake-up, most of which is the kernel's, so a process that
+ * sleeps is woken rarely, and one that works as often as something happens that a round is made for.
+ */
+#define PACE_BUSY_NS 10000000u  /* while the process works and things happen */
+#define PACE_IDLE_NS 50000000u  /* once the process sleeps; then twice as long each time, */
+#define PACE_REST_NS 250000000u /* up to here */
+#define PACE_LONGEST_NS 500000000u
+#define PACE_WORKS_NS 500000u /* of CPU time since the last round, without that of our own threads */
+#define PACE_CLOCK_SHARE 64u  /* of a processor, that goes into the process's CPU time: it is a sum over threads */
+
+/* What is seen in a round. */
+typedef struct pace_signs {
+  bool rests;         /* ticks alone may end a rest: another clock's new threads are to be found whether they work or not */
+  bool steady;        /* nothing is there that changes from one instant to the next, as an interpreter's code */
+  uint64_t period_ns; /* of the session's ticks */
+  uint64_t threads;   /* met so far */
+  uint32_t map;       /* the number of the state of the map of objects */
+} pace_signs;
+
+/* After so many uneventful rounds a pause is twice as long, up to as many periods: what another owner's handler may take from
+   each thread before it is noticed. */
+#define PACE_UNEVENTFUL 16u
+#define PACE_STEADY_NS 40000000u
+#define PACE_STEADY_PERIODS 4u
+
+/* How long a process that sleeps is left alone: ticks of CPU time come only once it works, and the first one wakes the drain
+   thread (record_handler.c). What it costs: a handler that was displaced meanwhile is noticed that much later. */
+static uint64_t pace_rest(onstack_pace *pace, bool rests) {
+  const uint64_t longer = pace->rest_ns * 2 < PACE_REST_NS ? pace->rest_ns * 2 : PACE_REST_NS;
+  pace->rest_ns = longer == 0 || !rests ? PACE_IDLE_NS : longer;
+  return pace->rest_ns;
+}
+
+/* Something has happened that the signs do not say: another owner's handler stood above ours. */
+static void pace_hurry(onstack_pace *pace) { pace->uneventful = 0; }
+
+static void pace_count(onstack_pace *pace, const pace_signs *signs) {
+  const bool same = signs->steady && signs->threads == pace->threads && signs->map == pace->map;
+  pace->uneventful = !same ? 0 : pace->uneventful + (pace->uneventful < 2 * PACE_UNEVENTFUL);
+  pace->threads = signs->threads;
+  pace->map = signs->map;
+}
+
+static uint64_t pace_work(onstack_pace *pace, const pace_signs *signs) {
+  const uint64_t periods = signs->period_ns * PACE_STEADY_PERIODS;
+  const uint64_t most = periods < PACE_STEADY_NS ? periods : PACE_STEADY_NS;
+  const uint64_t pause = (uint64_t)PACE_BUSY_NS << (pace->uneventful / PACE_UNEVENTFUL);
+  pace->rest_ns = PACE_IDLE_NS;
+  return pause < most ? pause : most > PACE_BUSY_NS ? most : PACE_BUSY_NS;
+}
+
+/* At the end of a round: nanoseconds to the next, and whether the process has worked since the last. */
+static uint64_t pace_next(onstack_pace *pace, const pace_signs *signs, bool *busy) {
+  const uint64_t now = onstack_monotonic_ns();
+  *busy = true;
+  /* A round that a request brought early saw too little time to tell. */
+  if (now - pace->checked_ns < PACE_BUSY_NS) return PACE_BUSY_NS;
+  pace_count(pace, signs);
+  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
+  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * PACE_CLOCK_SHARE;
+  *busy = (int64_t)(cpu - pace->process_cpu_ns) > (int64_t)PACE_WORKS_NS;
+  pace->process_cpu_ns = cpu;
+  pace->checked_ns = now;
+  const uint64_t pause = *busy ? pace_work(pace, signs) : pace_rest(pace, signs->rests);
+  return least < pause ? pause : least < PACE_LONGEST_NS ? least : PACE_LONGEST_NS;
+}
+
+/* ONSTACK_PAUSE_* of such a pause: which samples end it. */
+static uint32_t pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
+  /* A long pause of a process that works is one that its many threads ask for: its samples do not end it. */
+  if (pause_ns > PACE_IDLE_NS && pace->rest_ns > PACE_IDLE_NS) return ONSTACK_PAUSE_REST;
+  return pause_ns > PACE_BUSY_NS ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_SHORT;
+}
+
+/* ---- rounds ---- */
 
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
 #define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
@@ -68,7 +150,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 
 /*
  * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
- * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/again.c). Not where they would be
+ * is sampled are found one by one, for stacks that are kept meanwhile (sampler/drain/deliver.c). Not where they would be
  * too many for the pool, or nobody looks at it every 10 ms.
  */
 static bool session_waits_with_rules(const onstack_session *session) {
@@ -115,7 +197,7 @@ static void session_tend(onstack_session *session) {
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
   if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
     on_top = !onstack_action_tend(slot->signal);
-    if (!on_top) onstack_pace_hurry(&session->pace);
+    if (!on_top) pace_hurry(&session->pace);
     if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
@@ -209,12 +291,12 @@ static void session_let_go(onstack_session *session) {
 }
 
 /* What a round is made early for. */
-static onstack_pace_signs session_signs(const onstack_session *session) {
+static pace_signs session_signs(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
   const bool code = onstack_load_relaxed(&onstack_code.missed) || onstack_load_relaxed(&onstack_code.stale);
   /* A Go runtime in a library installs its handler when its profile begins, and takes the ticks of others for its own. */
   const bool go = onstack_observe(&onstack_code.go_count) > 0;
-  return (onstack_pace_signs){
+  return (pace_signs){
       .rests = session->scan_age_ns != 0,
       .steady = session->scan_age_ns != 0 && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
       .period_ns = slot->period_ns,
@@ -225,9 +307,9 @@ static onstack_pace_signs session_signs(const onstack_session *session) {
 
 static uint64_t session_next_look(onstack_session *session) {
   if (session->needs_rules) return 0;
-  const onstack_pace_signs signs = session_signs(session);
+  const pace_signs signs = session_signs(session);
   bool busy = true;
-  const uint64_t pause = onstack_pace_next(&session->pace, &signs, &busy);
+  const uint64_t pause = pace_next(&session->pace, &signs, &busy);
   /* Not before the start has made all of them: in a child of fork the host's one thread may have ended by then. */
   if (!busy && session->settings.threads && onstack_observe(&session->armed) && onstack_threads_are_all_ours() > 0)
     session_let_go(session);
@@ -250,18 +332,18 @@ uint64_t onstack_session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
     onstack_publish(&session->drain.quit, 1u);
-    return ONSTACK_PACE_BUSY_NS;
+    return PACE_BUSY_NS;
   }
   session_open_own(session);
-  if (!session_lock_consumer(session)) return ONSTACK_PACE_BUSY_NS;
+  if (!session_lock_consumer(session)) return PACE_BUSY_NS;
   do {
     while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   } while (onstack_observe(&session->idle) && session_is_here(session) && session_drop_abandoned(session));
   uint64_t pause = session_next_look(session);
-  onstack_dekker_store(&session->slot->pauses, onstack_pace_kind(&session->pace, pause));
+  onstack_dekker_store(&session->slot->pauses, pace_kind(&session->pace, pause));
   /* One that came during this round has woken nobody; pairs with the fence in sampler/session/record_handler.c. */
   onstack_fence_dekker();
-  if (pause > ONSTACK_PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = ONSTACK_PACE_BUSY_NS;
+  if (pause > PACE_BUSY_NS && onstack_ring_front(&session->slot->ring)) pause = PACE_BUSY_NS;
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;

@@ -9,7 +9,6 @@
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
 #include "sampler/threads/task.h"
-#include "sampler/threads/task_list.h"
 #include "sampler/signal/own_threads.h"
 #include "profile/text.h"
 

@@ -6,7 +6,6 @@
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
 #include "sampler/signal/action.h"
-#include "sampler/signal/restore.h"
 #include "platform/moment.h"
 #include "sampler/api/slots.h"
 #include "platform/wiped_word.h"

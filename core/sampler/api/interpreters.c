@@ -3,7 +3,7 @@
 
 #include "platform/clock_ns.h"
 #include "platform/exceptions.h"
-#include "platform/interpreted_names.h"
+#include "platform/interpreted.h"
 #include "sampler/api/fork.h"
 #include "sampler/interpreter/php.h"
 #include "sampler/interpreter/python.h"

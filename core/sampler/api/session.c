@@ -3,7 +3,7 @@
 #include "sampler/api/session.h"
 
 #include "platform/exceptions.h"
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
 #include "sampler/api/choose.h"
@@ -25,9 +25,6 @@
    have well under one). The consumer does the rest. Without its table a large program would begin every profile with
    stacks that are cut. */
 #define SESSION_RULES_AT_START ((size_t)1 << 22)
-
-/* Sessions that children of fork() go on with, by slot. Written under the control lock, read in the child. */
-static onstack_session *session_followers[ONSTACK_MAX_SESSIONS];
 
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 bool onstack_session_is_inside(void) {
@@ -115,8 +112,7 @@ static int session_begin(onstack_session *session) {
     result = session_tick(session);
   else
     onstack_slot_give_back(session->slot);
-  if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW)
-    onstack_publish(&session_followers[session->slot->index], session);
+  if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW) onstack_publish(&session->slot->follower, session);
   return result;
 }
 
@@ -152,8 +148,10 @@ static void session_follow_profiles(onstack_session *const sessions[ONSTACK_MAX_
 
 static void session_follow(void) {
   onstack_session *sessions[ONSTACK_MAX_SESSIONS];
-  memcpy(sessions, session_followers, sizeof(sessions));
-  memset(session_followers, 0, sizeof(session_followers));
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    sessions[i] = onstack_slots[i].follower;
+    onstack_slots[i].follower = NULL;
+  }
   onstack_control_lock(); /* made new by onstack_slots_after_fork; against the drain threads that begin here */
   session_follow_profiles(sessions);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) /* not those that another thread was just stopping */
@@ -274,7 +272,7 @@ int onstack_session_stop(onstack_session *session) {
     onstack_control_unlock();
     return ONSTACK_E_STOPPED;
   }
-  onstack_publish(&session_followers[session->slot->index], NULL);
+  onstack_publish(&session->slot->follower, NULL);
   session_stop_clock_thread(session);
   onstack_slot_quiesce(session->slot);
   onstack_control_unlock();

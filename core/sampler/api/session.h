@@ -17,13 +17,21 @@
 #include "sampler/drain/deliver.h"
 #include "sampler/drain/thread.h"
 #include "sampler/api/interpreters.h"
-#include "sampler/api/pace.h"
 
 #include <errno.h>
 #include <pthread.h>
 
 #define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
 #define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
+
+/* How often the drain thread comes (consumer.c). */
+typedef struct onstack_pace {
+  uint64_t process_cpu_ns, checked_ns; /* at the last check whether the process works */
+  uint64_t rest_ns;                    /* the last pause of a process that sleeps */
+  uint64_t threads;
+  uint32_t map;
+  uint32_t uneventful; /* rounds in which nothing of what they are made for has happened */
+} onstack_pace;
 
 struct onstack_session {
   onstack_settings settings;

@@ -4,17 +4,14 @@
 #include "platform/own_memory.h"
 #include "platform/sys.h"
 #include "sampler/signal/action.h"
-#include "sampler/signal/restore.h"
 #include "sampler/api/choose.h"
 #include "sampler/api/options.h"
 #include "sampler/session/code_map_update.h"
 #include "platform/loader.h"
 #include "sampler/modules/modules.h"
-#include "sampler/session/pin.h"
 #include "sampler/source/clock.h"
 #include "sampler/source/hand_on.h"
 #include "sampler/source/threads.h"
-#include "sampler/source/vdso.h"
 #include "sampler/source/arm.h"
 #include "sampler/unwind/memory_pipe.h"
 #include "sampler/signal/own_threads.h"
@@ -24,16 +21,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
 static int32_t control_owner; /* thread id of the holder, 0: nobody */
 
-/*
- * A ring's memory stays with its slot for ever and is used again; a session that needs more gets a new one, and the old
- * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
- * largest.
- */
 #define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
@@ -41,13 +34,6 @@ static int32_t control_owner; /* thread id of the holder, 0: nobody */
 
 /* Behind the ring: zero pages are a pool of which nothing is taken. */
 #define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
-
-typedef struct slot_memory {
-  void *memory;
-  size_t bytes;
-} slot_memory;
-
-static slot_memory slot_memories[ONSTACK_MAX_SESSIONS];
 
 bool onstack_control_lock(void) {
   int32_t self = onstack_sys_gettid();
@@ -82,13 +68,13 @@ static void slots_unprepare(void) {
   onstack_threads_unprepare();
 }
 
-static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
+static int slot_take_memory(onstack_slot_memory *has, const onstack_settings *settings) {
   size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
     onstack_own_memory_keeps(memory, bytes);
-    *has = (slot_memory){memory, bytes};
+    *has = (onstack_slot_memory){memory, bytes};
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
@@ -102,6 +88,35 @@ static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter
   memset(slot->interpreters, 0, sizeof(slot->interpreters));
   slot->interpreter_count = slot->copy_works ? list->count : 0;
   for (uint32_t i = 0; i < slot->interpreter_count; i++) slot->interpreters[i].provider = list->providers[i];
+}
+
+/*
+ * Returns clock_gettime in the vDSO (vdso(7)), or NULL: then the handler uses the system call.
+ *
+ * Looked up by hand because dlsym and libc's clock_gettime go through the dynamic linker, whose lazy binding would run
+ * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
+ */
+static onstack_vdso_clock_gettime slot_find_clock_gettime(void) {
+  const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+  if (!base) return NULL;
+  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
+  const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
+  uint64_t dynamic = 0, bias = 0;
+  bool loaded = false;
+  onstack_loaded_symbols image;
+  for (uint32_t i = 0; i < header->e_phnum; i++) {
+    if (segments[i].p_type == PT_LOAD && !loaded) {
+      bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
+      loaded = true;
+    } else if (segments[i].p_type == PT_DYNAMIC) {
+      dynamic = (uint64_t)(uintptr_t)base + segments[i].p_offset;
+    }
+  }
+  if (!loaded || !dynamic) return NULL;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE, &symbol)) return NULL;
+  return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
 }
 
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
@@ -124,7 +139,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->process_start_ns = 0;
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
-  slot->clock_gettime = onstack_vdso_find();
+  slot->clock_gettime = slot_find_clock_gettime();
   slot->wake = slot->pauses = slot->bounds_requested = slot->scanning = slot->handing_on = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
@@ -134,9 +149,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->object_base = 0;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
-  const slot_memory *memory = &slot_memories[index];
+  const onstack_slot_memory *memory = &slot->memory;
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
-  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
+  onstack_ring_init(&slot->ring, memory->memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes + clock->label_bytes);
   onstack_hand_on_begin(slot);
   slot_fill_interpreters(slot, &settings->interpreters);
@@ -152,7 +167,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     /* The parent has looked; a fork handler does not read files. */
     if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) {
+    if ((result = slot_take_memory(&slot->memory, settings)) < 0) {
       slots_unprepare();
       return result;
     }
@@ -208,7 +223,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
 }
 
 void onstack_slot_give_back(onstack_slot *slot) {
-  slot_memory *memory = &slot_memories[slot->index];
+  onstack_slot_memory *memory = &slot->memory;
   onstack_threads_clear(slot);
   if (slot->clock->drop) slot->clock->drop(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
@@ -241,7 +256,7 @@ void onstack_slots_after_fork(void) {
       onstack_thread_release(&slot->threads, record);
     }
     onstack_store_relaxed(&slot->process_clock, NULL);
-    if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
+    if (slot->memory.memory) madvise(slot->memory.memory, slot->memory.bytes, MADV_DONTNEED);
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
-#include "platform/loaded_symbols.h"
 #include "platform/loader.h"
 #include "platform/uncancelled.h"
 #include "sampler/labels/labels.h"

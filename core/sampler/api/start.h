@@ -10,7 +10,8 @@
 
 /*
  * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
- * the drain thread derives them while the program runs, and finds what stacks of the first moments need (again.h).
+ * the drain thread derives them while the program runs, and finds what stacks of the first moments need
+ * (sampler/drain/deliver.h).
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
 

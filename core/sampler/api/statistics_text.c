@@ -2,7 +2,7 @@
 #include "sampler/api/statistics_text.h"
 
 #include "platform/exceptions.h"
-#include "platform/ours.h"
+#include "platform/own_memory.h"
 #include "platform/uncancelled.h"
 #include "sampler/source/clock.h"
 #include "sampler/modules/table_files.h"

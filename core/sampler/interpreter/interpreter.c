@@ -2,7 +2,7 @@
 #include "sampler/interpreter/interpreter.h"
 
 #include "platform/atomics.h"
-#include "platform/interpreted_names.h"
+#include "platform/interpreted.h"
 #include "platform/process_memory.h"
 
 /* The kernel copies: the thread can go on, and end, at any instant. */

@@ -66,7 +66,7 @@ typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
   uint8_t cut;         /* there are more */
-  uint8_t named;       /* the frames' functions are their addresses (platform/interpreted_names.h) */
+  uint8_t named;       /* the frames' functions are their addresses (platform/interpreted.h) */
   uint8_t leaf;        /* onstack_interpreted_leaf */
   uint8_t refused;     /* none, for the kernel copies no memory */
   uint8_t reserved;

@@ -38,7 +38,7 @@ typedef struct known_memory {
 } known_memory;
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-static known_memory *known; /* under the lock; mapped, as the names are (platform/interpreted_names.c) */
+static known_memory *known; /* under the lock; mapped, as the names are (platform/interpreted.c) */
 
 static uint32_t known_read(uint64_t address, void *to, uint32_t bytes) {
   return onstack_process_memory_read(address, to, bytes);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/interpreter/symbols.h"
 
-#include "platform/loaded_symbols.h"
 #include "platform/loader.h"
 #include "sampler/interpreter/instructions.h"
 

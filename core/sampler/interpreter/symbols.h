@@ -22,7 +22,7 @@ typedef struct onstack_symbols_found {
 /* What earlier looks for the same symbols have found, so that objects are not looked at again each time that a library is
    opened or closed; all zero at first. Written only in visits of the loader's list, which a fork waits for. */
 typedef struct onstack_symbols_memory {
-  uint64_t looked; /* objects with numbers up to this one lack the symbols (platform/load_numbers.h), */
+  uint64_t looked; /* objects with numbers up to this one lack the symbols (platform/loader.h), */
   uint64_t hit;    /* but for this one; 0: none has them */
   onstack_symbols_found found;
 } onstack_symbols_memory;

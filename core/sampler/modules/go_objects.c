@@ -2,7 +2,7 @@
 #include "sampler/modules/go_objects.h"
 
 #include "platform/elf_file.h"
-#include "platform/own_executable.h"
+#include "platform/proc.h"
 #include "platform/process_memory.h"
 #include "sampler/modules/other_objects.h"
 

@@ -10,7 +10,7 @@
 
 typedef struct onstack_go_object {
   uint64_t bias;
-  uint64_t load; /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint64_t load; /* the loader's number (platform/loader.h); 0: not known */
   uint32_t segment_count;
   onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
   bool is_program;                                  /* the first one: it alone stays mapped whatever happens */

@@ -2,9 +2,8 @@
 #include "sampler/modules/modules.h"
 
 #include "platform/clock_ns.h"
-#include "platform/load_numbers.h"
 #include "platform/loader.h"
-#include "platform/own_executable.h"
+#include "platform/proc.h"
 #include "platform/own_memory.h"
 #include "sampler/modules/dwarf.h"
 #include "sampler/modules/fde_lookup.h"
@@ -31,7 +30,7 @@ typedef struct module_entry {
   uint64_t section_header;  /* .eh_frame_hdr, as loaded, or with `bare` .eh_frame; 0: none */
   uint64_t section_end;     /* of the segment that holds it, or with `bare` of the section */
   uint64_t data_high;       /* end of the last segment */
-  uint64_t load;            /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint64_t load;            /* the loader's number (platform/loader.h); 0: not known */
   uint64_t section;         /* .eh_frame, by its header; 0: not known */
   size_t section_bytes;     /* from there to the end of its segment; 0: there is none */
   uint32_t place;           /* in the loader's list */

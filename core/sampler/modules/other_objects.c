@@ -2,7 +2,7 @@
 #include "sampler/modules/other_objects.h"
 
 #include "platform/elf_file.h"
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 
 #include <string.h>
 

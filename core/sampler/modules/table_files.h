@@ -11,7 +11,7 @@
 #ifndef ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
 #define ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
 
-#include "platform/elf_build_id.h"
+#include "platform/elf_file.h"
 #include "sampler/unwind/rules.h"
 
 /* Objects with less of .eh_frame are derived in less than a millisecond. */

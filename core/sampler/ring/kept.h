@@ -2,7 +2,8 @@
 /*
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
- * stack then, copied by the kernel; when the rules are there the consumer walks the copy (again.c). What lies between
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy
+ * (sampler/drain/deliver.c). What lies between
  * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
  *
  * A slot has a pool of them, and so has a preloaded process that has no session yet (preload/first_ticks_store.c). A pool takes

@@ -2,7 +2,7 @@
 #include "sampler/session/code_map_update.h"
 
 #include "platform/address.h"
-#include "platform/proc_maps.h"
+#include "platform/proc.h"
 #include "sampler/modules/go_runtime.h"
 #include "sampler/unwind/code_jumped.h"
 #include "sampler/unwind/code_map.h"

@@ -50,10 +50,86 @@ typedef struct onstack_counters {
   uint64_t cpu_ns;               /* at stop, by a clock that knows it */
 } onstack_counters;
 
-/* clock_gettime in the vDSO, found at start (sampler/source/vdso.c): no PLT, no lazy binding in the handler. */
+/* clock_gettime in the vDSO, found at start (sampler/api/slots.c): no PLT, no lazy binding in the handler. */
 typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
 
-typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
+/*
+ * The mapping of the ring and, after it, of the kept stacks. It stays with its slot for ever, and later sessions use it again.
+ * A session that needs more makes a new one, and the old one stays mapped without pages. Sizes are powers of two and only
+ * grow, so all mappings of a slot together are less than twice the largest.
+ */
+typedef struct onstack_slot_memory {
+  void *memory;
+  size_t bytes;
+} onstack_slot_memory;
+
+/* What a clock without timers keeps (sampler/source/clock_ticker.c). */
+typedef struct onstack_ticker {
+  struct onstack_ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
+  bool started;                      /* one round is over: threads that are new now began after the session did */
+} onstack_ticker;
+
+#define ONSTACK_HAND_ON_MOST 32u /* threads that were sent a process tick and have no record yet */
+
+/* What the consumer knows of the process ticks that it sends (sampler/source/hand_on.c). Stop reads `tids` after the consumer
+   has ended. */
+typedef struct onstack_hand_on_state {
+  uint64_t next_ns;       /* monotonic: no look before that, */
+  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
+  uint64_t vain_pause_ns, vain_ticks;
+  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
+  uint32_t count, sent; /* of these the last ones by this look */
+  uint32_t tids[ONSTACK_HAND_ON_MOST];
+} onstack_hand_on_state;
+
+/*
+ * What the clock `wall` keeps (sampler/source/clock_wall.c). Its memory is one mapping, which stays with the slot and has no
+ * pages while no session runs. It is not allocated, because a thread that allocated while a session runs would leave its
+ * allocator's lock to a child of fork.
+ */
+typedef struct onstack_wall_state {
+  uint8_t *memory;
+  size_t bytes;
+  struct onstack_wall_mark *marks;  /* by record; the looking thread's alone, until it has ended */
+  struct onstack_wall_armed *armed; /* by record (atomic) */
+  uint8_t *reborn; /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
+  struct onstack_look *look;
+  uint8_t *stacks;                        /* by record */
+  size_t stride;                          /* bytes of one */
+  uint64_t held_ns;                       /* how long time may be held back */
+  uint32_t looking;                       /* somebody does a round, or the session is over */
+  uint32_t threads;                       /* of this round */
+  uint64_t joined_ns;                     /* when the session began */
+  uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
+  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
+  uint64_t rounds, looks, moved, refused; /* atomic */
+  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
+} onstack_wall_state;
+
+/* The clock of process ticks (sampler/source/process_tick.h), for all CPU sessions of a signal. */
+typedef struct onstack_process_clock {
+  /* What a thread's tick puts it off by, in one cache line. */
+  onstack_thread *record;      /* its address is the cookie; of its fields only `timer` is in use */
+  struct onstack_slot *leader; /* whose period and ticks it goes by (dekker); NULL: it is being set */
+  uint64_t period_ns;
+  uint64_t step_ns; /* the longer one of the period and the kernel's tick */
+  uint64_t look_at; /* the leader's ticks from which on it may have to be put off */
+  uint64_t expires_ns;
+  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
+  uint32_t setting;     /* a handler has all but the constants; who finds it set goes on without */
+  bool uncounted;       /* it has expired while it was put off: its tick may be on its way yet */
+  bool blind;           /* nobody may read the process's clock: it ticks each period */
+  uint32_t generation;  /* counts its timers; the low bits are in the cookie */
+  int32_t signal;       /* 0: no session uses it */
+  uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
+  uint64_t met_ns;      /* what the process had used at its last tick */
+  uint64_t handed_ns;   /* what a tick that is handed on brings at most */
+  uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
+  uint32_t looks;       /* ticks of this search that have met no new thread */
+  uint32_t looks_most;  /* after which it rests */
+  uint32_t rests;       /* since the last new thread */
+  onstack_inside inside; /* handlers of its ticks, and those that put it off */
+} __attribute__((aligned(ONSTACK_CACHE_LINE))) onstack_process_clock;
 
 /*
  * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
@@ -85,7 +161,8 @@ typedef struct onstack_slot {
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
   onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
-  onstack_process_clock *process_clock;     /* that finds its new threads; NULL: none does. Written while not running */
+  onstack_process_clock
+      *process_clock;        /* that finds its new threads, of any slot; NULL: none does. Written while not running */
   uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
   uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
   onstack_thread_table threads;
@@ -97,6 +174,13 @@ typedef struct onstack_slot {
   uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
+  onstack_slot_memory memory;
+  onstack_ticker ticker;
+  onstack_wall_state wall;
+  onstack_hand_on_state hand_on;
+  struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
+  /* The sessions of one signal share one clock, which may be the one of another slot, so it can outlive this slot's session. */
+  onstack_process_clock own_process_clock;
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];

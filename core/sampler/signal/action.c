@@ -8,9 +8,7 @@
 
 #include "sampler/signal/change.h"
 #include "sampler/signal/registry.h"
-#include "sampler/signal/restore.h"
-#include "sampler/signal/trampolines.h"
-#include "sampler/signal/own_threads_wait.h"
+#include "sampler/signal/on_top.h"
 #include "sampler/signal/own_threads.h"
 
 #include <errno.h>

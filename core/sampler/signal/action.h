@@ -38,4 +38,10 @@ ONSTACK_INTERNAL void onstack_action_end_back_off(int signal);
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
 
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
+
+/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_after_fork(void);
+
 #endif

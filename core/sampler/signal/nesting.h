@@ -35,4 +35,15 @@ ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *
 /* What the handler does once the signal is blocked and the context known (sampler/source/entry_handler.c). */
 ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
+/* ---- whether ours may be installed open (nesting_fit.c). Under the control lock ---- */
+
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
+
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
+ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
+
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
+
 #endif

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/signal/nesting_fit.h"
+#include "sampler/signal/nesting.h"
 
-#include "platform/loaded_symbols.h"
 #include "platform/loader.h"
 #include "sampler/signal/registry.h"
 #include "sampler/modules/go_runtime.h"
-#include "sampler/signal/nesting.h"
 
 #include <signal.h>
 #include <stdio.h>

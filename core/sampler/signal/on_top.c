@@ -2,10 +2,8 @@
 #include "sampler/signal/on_top.h"
 
 #include "sampler/signal/change.h"
-#include "sampler/signal/install.h"
-#include "sampler/signal/nesting_fit.h"
+#include "sampler/signal/nesting.h"
 #include "sampler/signal/registry.h"
-#include "sampler/signal/trampolines.h"
 #include "sampler/signal/own_threads.h"
 
 #include <errno.h>

@@ -69,4 +69,12 @@ ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *
 /* Ours, as it is installed, is not what it is to be: with the flags of now. */
 ONSTACK_INTERNAL bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner);
 
+/*
+ * The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
+ * has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
+ * SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. Ordinary threads, under the
+ * lock of all copies.
+ */
+ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *owner);
+
 #endif

@@ -74,4 +74,16 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
   return every;
 }
 
+/* ---- the other side (own_threads_wait.c): a signal's action is to change while threads of ours have it open, or a thread of
+   ours has been killed ---- */
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+/* Forgets the threads of ours that have ended without onstack_own_leave: a seccomp filter for all threads
+   (SECCOMP_FILTER_FLAG_TSYNC) has killed them. Returns true if there was one, now or before: what it had locked stays locked.
+   Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
+
 #endif

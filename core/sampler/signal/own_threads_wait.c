@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/signal/own_threads_wait.h"
+#include "sampler/signal/own_threads.h"
 
 #include "platform/atomics.h"
 #include "platform/clock_ns.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/signal/restore.h"
+#include "sampler/signal/on_top.h"
+
+#include "sampler/signal/action.h"
 
 #include "sampler/signal/change.h"
 #include "sampler/signal/registry.h"
-#include "sampler/signal/trampolines.h"
 #include "sampler/signal/forward.h"
 #include "sampler/threads/timer.h"
 

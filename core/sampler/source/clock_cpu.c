@@ -49,7 +49,7 @@ static onstack_slot *clock_cpu_fastest(const onstack_process_clock *clock, const
 static onstack_process_clock *clock_cpu_find(int32_t signal) {
   onstack_process_clock *found = NULL;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_process_clock *clock = &onstack_process_clocks[i];
+    onstack_process_clock *clock = &onstack_slots[i].own_process_clock;
     if (!clock->record) clock->record = onstack_thread_of_process_clock(i);
     if (clock->signal == signal) return clock;
     if (clock->signal == 0 && !found) found = clock;
@@ -172,7 +172,7 @@ static void clock_cpu_fill(const onstack_slot *slot, onstack_stats *stats) {
 
 static void clock_cpu_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_process_clock *clock = &onstack_process_clocks[i];
+    onstack_process_clock *clock = &onstack_slots[i].own_process_clock;
     clock->signal = 0;
     clock->leader = NULL;
     clock->setting = 0;

@@ -22,19 +22,12 @@
 #define TICKER_LONGEST_NS 50000000u
 #define TICKER_ID 0x7fffffff /* si_timerid: none of the kernel's */
 
-typedef struct ticker_mark {
+typedef struct onstack_ticker_mark {
   uint32_t tid;      /* whose mark this is; 0: nobody's yet. Written by who arms, and in the ticker's rounds */
   uint32_t ticks;    /* that had been handled when the last one was sent */
   bool is_under_way; /* unless more have been handled since */
   int64_t sent_ns;   /* the thread's clock up to which ticks have been sent; a phase below zero at first */
-} ticker_mark;
-
-typedef struct ticker_state {
-  ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
-  bool started;       /* one round is over: threads that are new now began after the session did */
-} ticker_state;
-
-static ticker_state ticker_states[ONSTACK_MAX_SESSIONS];
+} onstack_ticker_mark;
 
 static int ticker_probe(int32_t signal) {
   (void)signal;
@@ -43,14 +36,14 @@ static int ticker_probe(int32_t signal) {
 
 static int ticker_join(onstack_slot *slot, const onstack_settings *settings) {
   (void)settings;
-  ticker_state *state = &ticker_states[slot->index];
+  onstack_ticker *state = &slot->ticker;
   free(state->marks); /* in the child of a fork, the parent's */
-  *state = (ticker_state){.marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(ticker_mark))};
+  *state = (onstack_ticker){.marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(onstack_ticker_mark))};
   return state->marks ? 0 : -ENOMEM;
 }
 
 static void ticker_leave(onstack_slot *slot) {
-  ticker_state *state = &ticker_states[slot->index];
+  onstack_ticker *state = &slot->ticker;
   free(state->marks);
   state->marks = NULL;
 }
@@ -60,14 +53,15 @@ static void ticker_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid)
   onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
   onstack_timer_reset(&record->timer);
   onstack_store_relaxed(&record->timer.id, TICKER_ID);
-  onstack_store_relaxed(&ticker_states[slot->index].marks[record - slot->threads.records].tid, 0u);
+  onstack_store_relaxed(&slot->ticker.marks[record - slot->threads.records].tid, 0u);
   onstack_timer_move(&record->timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
   onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
 }
 
 static void ticker_remove(int32_t id) { (void)id; }
 
-static void ticker_send(onstack_slot *slot, onstack_thread *record, ticker_mark *mark, uint32_t tid, uint64_t ticks) {
+static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
+                        uint64_t ticks) {
   const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
   mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
   /* Otherwise it has ended, or the queue is full: the next round tries again. */
@@ -76,7 +70,7 @@ static void ticker_send(onstack_slot *slot, onstack_thread *record, ticker_mark 
 }
 
 /* The phase is uniform in [0, T), as a timer's first expiry. */
-static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, ticker_mark *mark, uint32_t tid,
+static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
                          int64_t from) {
   const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
   onstack_store_relaxed(&mark->tid, tid);
@@ -85,9 +79,9 @@ static void ticker_begin(const onstack_slot *slot, const onstack_thread *record,
 }
 
 /* `birth`: the clock counts from each thread's own birth on. */
-static void ticker_visit(onstack_slot *slot, const ticker_state *state, uint32_t index, bool birth) {
+static void ticker_visit(onstack_slot *slot, const onstack_ticker *state, uint32_t index, bool birth) {
   onstack_thread *record = &slot->threads.records[index];
-  ticker_mark *mark = &state->marks[index];
+  onstack_ticker_mark *mark = &state->marks[index];
   uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   uint64_t clock_ns;
   if (tid == 0 || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
@@ -101,7 +95,7 @@ static void ticker_visit(onstack_slot *slot, const ticker_state *state, uint32_t
 }
 
 static uint64_t ticker_round(onstack_slot *slot, bool birth) {
-  ticker_state *state = &ticker_states[slot->index];
+  onstack_ticker *state = &slot->ticker;
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
     for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(slot, state, i, birth);
     state->started = true;

@@ -51,34 +51,9 @@
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
 
 /* When a thread got its timer, and its CPU time then. */
-typedef struct wall_armed {
+typedef struct onstack_wall_armed {
   uint64_t ns, cpu_ns;
-} wall_armed;
-
-/*
- * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
- * would leave its allocator's lock to a child of fork.
- */
-typedef struct wall_state {
-  uint8_t *memory;
-  size_t bytes;
-  onstack_wall_mark *marks; /* by record; the looking thread's alone, until it has ended */
-  wall_armed *armed;        /* by record (atomic) */
-  uint8_t *reborn;          /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
-  onstack_look *look;
-  uint8_t *stacks;                        /* by record */
-  size_t stride;                          /* bytes of one */
-  uint64_t held_ns;                       /* how long time may be held back */
-  uint32_t looking;                       /* somebody does a round, or the session is over */
-  uint32_t threads;                       /* of this round */
-  uint64_t joined_ns;                     /* when the session began */
-  uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
-  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
-  uint64_t rounds, looks, moved, refused; /* atomic */
-  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
-} wall_state;
-
-static wall_state wall_states[ONSTACK_MAX_SESSIONS];
+} onstack_wall_armed;
 
 /* ---- looks ---- */
 
@@ -116,7 +91,7 @@ static onstack_wall_slice wall_slice(const onstack_wall_mark *mark, const wall_c
                                                                                                      : ONSTACK_SLICE_WAITS;
 }
 
-static void wall_account(onstack_slot *slot, wall_state *state, uint32_t index, const wall_clocks *clocks,
+static void wall_account(onstack_slot *slot, onstack_wall_state *state, uint32_t index, const wall_clocks *clocks,
                          onstack_look_status status) {
   onstack_wall_mark *mark = &state->marks[index];
   int64_t blocked_ns = clocks->blocked_ns;
@@ -143,7 +118,7 @@ static void wall_account(onstack_slot *slot, wall_state *state, uint32_t index, 
 }
 
 /* A look at a thread that has run since the last one. */
-static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
+static wall_looked wall_look(onstack_slot *slot, onstack_wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
   wall_clocks clocks = {.now_ns = now_ns, .cpu_ns = cpu_ns};
@@ -160,7 +135,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
 
 /* Who has not run since it got its timer has stood since then; who has begun since the session did, has been blocked, or has
    waited, from its beginning on. A machine that was suspended adds that to ages (CLOCK_BOOTTIME): such an age says nothing. */
-static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+static void wall_begin(const onstack_wall_state *state, uint32_t index, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
   onstack_wall_mark *mark = &state->marks[index];
   const uint64_t age_ns = onstack_task_age_ns(tid), armed_ns = onstack_observe(&state->armed[index].ns);
   *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
@@ -176,7 +151,7 @@ static void wall_begin(const wall_state *state, uint32_t index, uint32_t tid, ui
 }
 
 /* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
-static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint32_t index, uint32_t tid) {
+static wall_looked wall_visit_thread(onstack_slot *slot, onstack_wall_state *state, uint32_t index, uint32_t tid) {
   onstack_wall_mark *mark = &state->marks[index];
   wall_looked looked = WALL_AGAIN;
   for (uint32_t round = 1; looked == WALL_AGAIN; round++) {
@@ -202,13 +177,13 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
 }
 
 /* It has stood for so long that a look now would hardly tell anything. */
-static bool wall_may_wait(const onstack_slot *slot, const wall_state *state, const onstack_wall_mark *mark) {
+static bool wall_may_wait(const onstack_slot *slot, const onstack_wall_state *state, const onstack_wall_mark *mark) {
   if (state->round_ns == 0 || !onstack_wall_stands(slot, mark)) return false;
   const uint64_t pause_ns = (mark->seen_ns - mark->stood_ns) / WALL_STAND_SHARE;
   return state->round_ns - mark->seen_ns < (pause_ns < WALL_STAND_NS ? pause_ns : WALL_STAND_NS);
 }
 
-static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
+static void wall_visit(onstack_slot *slot, onstack_wall_state *state, uint32_t index) {
   onstack_wall_mark *mark = &state->marks[index];
   const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
@@ -225,13 +200,13 @@ static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
 
 /* ---- the clock ---- */
 
-static void wall_visit_all(onstack_slot *slot, wall_state *state) {
+static void wall_visit_all(onstack_slot *slot, onstack_wall_state *state) {
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++)
     if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
 }
 
 /* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
-static void wall_count_unseen(onstack_slot *slot, wall_state *state, uint64_t half_ns) {
+static void wall_count_unseen(onstack_slot *slot, onstack_wall_state *state, uint64_t half_ns) {
   const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
   const uint64_t counted_ns = ticks * slot->period_ns;
   if (ticks == 0) return;
@@ -240,7 +215,7 @@ static void wall_count_unseen(onstack_slot *slot, wall_state *state, uint64_t ha
 }
 
 /* Nanoseconds of this thread's CPU time that a round took. */
-static uint64_t wall_round(onstack_slot *slot, wall_state *state, uint64_t now_ns) {
+static uint64_t wall_round(onstack_slot *slot, onstack_wall_state *state, uint64_t now_ns) {
   const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   state->threads = 0;
   state->round_ns = now_ns;
@@ -252,16 +227,16 @@ static uint64_t wall_round(onstack_slot *slot, wall_state *state, uint64_t now_n
 }
 
 /* One at a time: the looking thread, or a poll, and in the end the stopping thread, which keeps it. Nobody waits in a round. */
-static bool wall_enter(wall_state *state) {
+static bool wall_enter(onstack_wall_state *state) {
   uint32_t expected = 0;
   return onstack_load_relaxed(&state->looking) == 0 && onstack_cas(&state->looking, &expected, 1u);
 }
 
-static void wall_leave(wall_state *state) { onstack_publish(&state->looking, 0u); }
+static void wall_leave(onstack_wall_state *state) { onstack_publish(&state->looking, 0u); }
 
 static uint64_t clock_wall_work(void *data) {
   onstack_slot *slot = data;
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
   if (!wall_enter(state)) return slot->period_ns % WALL_LONGEST_NS;
   uint64_t now_ns = onstack_monotonic_ns();
@@ -288,7 +263,7 @@ static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
 }
 
 static void clock_wall_finish(onstack_slot *slot) {
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
   for (uint32_t round = 0; !wall_enter(state); round++) onstack_moment(round);
   wall_round(slot, state, 0);
@@ -301,7 +276,7 @@ static void clock_wall_finish(onstack_slot *slot) {
 }
 
 static void clock_wall_drop(onstack_slot *slot) {
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   slot->runnable_ns = NULL;
   state->marks = NULL;
   state->armed = NULL;
@@ -310,7 +285,7 @@ static void clock_wall_drop(onstack_slot *slot) {
 }
 
 /* Its pages are zero. 0 or -errno. */
-static int wall_take_memory(wall_state *state, size_t bytes) {
+static int wall_take_memory(onstack_wall_state *state, size_t bytes) {
   if (state->bytes >= bytes) return 0;
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
@@ -335,29 +310,29 @@ static int clock_wall_probe(int32_t signal) {
 
 static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings) {
   (void)settings;
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
-               armed = ONSTACK_THREAD_RECORDS * sizeof(wall_armed), reborn = ONSTACK_THREAD_RECORDS;
+               armed = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_armed), reborn = ONSTACK_THREAD_RECORDS;
   const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
                stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
   clock_wall_drop(slot); /* in the child of a fork, the parent's */
   const int result = wall_take_memory(state, marks + waits + armed + reborn + look + ONSTACK_THREAD_RECORDS * stride);
   if (result < 0) return result;
-  *state = (wall_state){.memory = state->memory,
-                        .bytes = state->bytes,
-                        .joined_ns = onstack_monotonic_ns(),
-                        .marks = (onstack_wall_mark *)(void *)state->memory,
-                        .armed = (wall_armed *)(void *)(state->memory + marks + waits),
-                        .reborn = state->memory + marks + waits + armed,
-                        .look = (onstack_look *)(void *)(state->memory + marks + waits + armed + reborn),
-                        .stacks = state->memory + marks + waits + armed + reborn + look,
-                        .stride = stride};
+  *state = (onstack_wall_state){.memory = state->memory,
+                                .bytes = state->bytes,
+                                .joined_ns = onstack_monotonic_ns(),
+                                .marks = (onstack_wall_mark *)(void *)state->memory,
+                                .armed = (onstack_wall_armed *)(void *)(state->memory + marks + waits),
+                                .reborn = state->memory + marks + waits + armed,
+                                .look = (onstack_look *)(void *)(state->memory + marks + waits + armed + reborn),
+                                .stacks = state->memory + marks + waits + armed + reborn + look,
+                                .stride = stride};
   slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
   return 0;
 }
 
 static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  wall_state *state = &wall_states[slot->index];
+  onstack_wall_state *state = &slot->wall;
   const size_t index = (size_t)(record - slot->threads.records);
   uint64_t cpu_ns;
   if (state->reborn) onstack_store_relaxed(&state->reborn[index], (uint8_t)0); /* of who had the record before */
@@ -378,12 +353,12 @@ static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
 
 static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
   const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  uint8_t *reborn = wall_states[slot->index].reborn;
+  uint8_t *reborn = slot->wall.reborn;
   return record && reborn && onstack_exchange(&reborn[record - slot->threads.records], (uint8_t)0) != 0;
 }
 
 static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {
-  const wall_state *state = &wall_states[slot->index];
+  const onstack_wall_state *state = &slot->wall;
   stats->wall_rounds = onstack_load_relaxed(&state->rounds);
   stats->wall_looks = onstack_load_relaxed(&state->looks);
   stats->wall_moved = onstack_load_relaxed(&state->moved);

@@ -223,7 +223,7 @@ static ONSTACK_HANDLER_APART void entry_thread_timer(onstack_thread_tick tick, i
 
 static ONSTACK_HANDLER_APART void entry_process_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
                                                       ucontext_t *context) {
-  onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
+  onstack_process_clock *clock = &onstack_slots[tick.slot - ONSTACK_MAX_SESSIONS].own_process_clock;
   onstack_inside_enter(&clock->inside,
                        (uint32_t)onstack_sys_gettid()); /* asked again later: that takes no room on the stack */
   const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */

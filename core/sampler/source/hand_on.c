@@ -6,7 +6,6 @@
 #include "platform/moment.h"
 #include "sampler/source/clock.h"
 #include "sampler/threads/task.h"
-#include "sampler/threads/task_list.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/source/process_tick.h"
 
@@ -17,23 +16,10 @@
 #define HAND_ON_LATE_SHARE 1000u   /* one that finds nothing missing, as of many threads that work it mostly does */
 #define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
 #define HAND_ON_BRINGS_NS 40000000u
-#define HAND_ON_MOST 32u /* threads that have one and no record yet */
 #define HAND_ON_WAIT_NS 200000000u
 
-/* Of each slot, its consumer's; stop reads whom was sent one once that has ended. */
-typedef struct hand_on_state {
-  uint64_t next_ns;       /* monotonic: no look before that, */
-  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
-  uint64_t vain_pause_ns, vain_ticks;
-  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
-  uint32_t count, sent; /* of these the last ones by this look */
-  uint32_t tids[HAND_ON_MOST];
-} hand_on_state;
-
-static hand_on_state hand_on_states[ONSTACK_MAX_SESSIONS];
-
-void onstack_hand_on_begin(const onstack_slot *slot) {
-  hand_on_states[slot->index] = (hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
+void onstack_hand_on_begin(onstack_slot *slot) {
+  slot->hand_on = (onstack_hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
 }
 
 /* It is taken for a process tick by its cookie, and told apart by the id of its timer. Where the kernel has no room for what a
@@ -45,7 +31,7 @@ static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
   return onstack_task_send_tick(tid, slot->signal, ONSTACK_PROCESS_HANDED_ON, 1, cookie) == 0;
 }
 
-static bool hand_on_has(const hand_on_state *state, uint32_t tid) {
+static bool hand_on_has(const onstack_hand_on_state *state, uint32_t tid) {
   for (uint32_t i = 0; i < state->count; i++)
     if (state->tids[i] == tid) return true;
   return false;
@@ -58,8 +44,8 @@ static bool hand_on_has(const hand_on_state *state, uint32_t tid) {
  */
 static void hand_on_look_at(void *data, uint32_t tid) {
   onstack_slot *slot = data;
-  hand_on_state *state = &hand_on_states[slot->index];
-  if (state->count == HAND_ON_MOST || hand_on_has(state, tid)) return;
+  onstack_hand_on_state *state = &slot->hand_on;
+  if (state->count == ONSTACK_HAND_ON_MOST || hand_on_has(state, tid)) return;
   if (!slot->own_threads && onstack_own_is((int32_t)tid)) return;
   if (onstack_thread_find(&slot->threads, tid)) return;
   if (onstack_task_cpu_us(tid) <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
@@ -69,7 +55,7 @@ static void hand_on_look_at(void *data, uint32_t tid) {
 }
 
 /* Who has a record by now, or has ended, needs no attention. */
-static void hand_on_forget(const onstack_slot *slot, hand_on_state *state) {
+static void hand_on_forget(const onstack_slot *slot, onstack_hand_on_state *state) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < state->count; i++)
     if (!onstack_thread_find(&slot->threads, state->tids[i]) && !onstack_task_is_gone(state->tids[i]))
@@ -79,13 +65,13 @@ static void hand_on_forget(const onstack_slot *slot, hand_on_state *state) {
 
 /* Ticks of threads are late by what the kernel's tick and the wait for a processor take, and come: what is late has its thread.
    Of what is missing beside that some may never be found, as in threads that have ended. It does not grow then. */
-static bool hand_on_is_due(const hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
+static bool hand_on_is_due(const onstack_hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
   if (unaccounted == 0 || unaccounted == UINT64_MAX || now_ns < state->next_ns) return false;
   return now_ns >= state->vain_until_ns || unaccounted > state->vain_ticks;
 }
 
 /* Beyond its own age a thread is to have no more than what is missing. */
-static void hand_on_look(onstack_slot *slot, hand_on_state *state, uint64_t missing) {
+static void hand_on_look(onstack_slot *slot, onstack_hand_on_state *state, uint64_t missing) {
   const uint64_t missing_ns = missing * slot->period_ns;
   onstack_store_relaxed(&slot->process_clock->handed_ns, missing_ns < HAND_ON_BRINGS_NS ? missing_ns : HAND_ON_BRINGS_NS);
   hand_on_forget(slot, state);
@@ -96,7 +82,7 @@ static void hand_on_look(onstack_slot *slot, hand_on_state *state, uint64_t miss
 }
 
 /* In vain: not again before more is missing, or for longer each time. */
-static void hand_on_note(hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
+static void hand_on_note(onstack_hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
   if (state->sent > 0) {
     state->vain_pause_ns = HAND_ON_PAUSE_NS;
     state->vain_ticks = 0;
@@ -122,7 +108,7 @@ static uint64_t hand_on_late(const onstack_slot *slot) {
 }
 
 void onstack_hand_on(onstack_slot *slot) {
-  hand_on_state *state = &hand_on_states[slot->index];
+  onstack_hand_on_state *state = &slot->hand_on;
   const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
   if (!hand_on_is_due(state, now_ns, unaccounted)) return;
   state->next_ns = now_ns + HAND_ON_PAUSE_NS;
@@ -142,7 +128,7 @@ void onstack_hand_on(onstack_slot *slot) {
 }
 
 bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
-  return hand_on_has(&hand_on_states[slot->index], tid) && onstack_task_awaits(tid, slot->signal);
+  return hand_on_has(&slot->hand_on, tid) && onstack_task_awaits(tid, slot->signal);
 }
 
 void onstack_hand_on_wait_sent(const onstack_slot *slot) {
@@ -150,7 +136,7 @@ void onstack_hand_on_wait_sent(const onstack_slot *slot) {
 }
 
 void onstack_hand_on_wait_taken(const onstack_slot *slot) {
-  const hand_on_state *state = &hand_on_states[slot->index];
+  const onstack_hand_on_state *state = &slot->hand_on;
   const uint64_t until_ns = onstack_monotonic_ns() + HAND_ON_WAIT_NS;
   for (uint32_t i = 0; i < state->count; i++)
     while (onstack_task_awaits(state->tids[i], slot->signal) && onstack_monotonic_ns() < until_ns) onstack_sys_sleep(50000);

@@ -14,7 +14,7 @@
 #include "sampler/session/slot.h"
 
 /* Nothing has been sent for the slot. Before it runs. */
-ONSTACK_INTERNAL void onstack_hand_on_begin(const onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_hand_on_begin(onstack_slot *slot);
 
 /* Looks, if it is time to. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);

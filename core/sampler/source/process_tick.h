@@ -23,32 +23,6 @@
 /* si_timerid of a tick that control sends to a thread (sampler/source/hand_on.h): none of the kernel's. */
 #define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
 
-struct onstack_process_clock {
-  /* What a thread's tick puts it off by, in one cache line. */
-  onstack_thread *record; /* its address is the cookie; of its fields only `timer` is in use */
-  onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
-  uint64_t period_ns;
-  uint64_t step_ns; /* the longer one of the period and the kernel's tick */
-  uint64_t look_at; /* the leader's ticks from which on it may have to be put off */
-  uint64_t expires_ns;
-  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
-  uint32_t setting;     /* a handler has all but the constants; who finds it set goes on without */
-  bool uncounted;       /* it has expired while it was put off: its tick may be on its way yet */
-  bool blind;           /* nobody may read the process's clock: it ticks each period */
-  uint32_t generation;  /* counts its timers; the low bits are in the cookie */
-  int32_t signal;       /* 0: no session uses it */
-  uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
-  uint64_t met_ns;      /* what the process had used at its last tick */
-  uint64_t handed_ns;   /* what a tick that is handed on brings at most */
-  uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
-  uint32_t looks;       /* ticks of this search that have met no new thread */
-  uint32_t looks_most;  /* after which it rests */
-  uint32_t rests;       /* since the last new thread */
-  onstack_inside inside; /* handlers of its ticks, and those that put it off */
-} __attribute__((aligned(ONSTACK_CACHE_LINE)));
-
-ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
-
 /* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
    them. False if a filter refuses. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);

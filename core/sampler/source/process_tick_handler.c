@@ -6,8 +6,6 @@
 
 #include <time.h>
 
-ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
-
 /* How often a process tick may meet a thread between two of its own ticks before we doubt its timer: to look at it costs
    less than a process tick. */
 #define PROCESS_DOUBT 4u

@@ -7,12 +7,10 @@
 #include "platform/moment.h"
 #include "sampler/source/clock.h"
 #include "sampler/source/hand_on.h"
-#include "sampler/signal/own_threads_wait.h"
+#include "sampler/signal/own_threads.h"
 #include "sampler/threads/task.h"
-#include "sampler/threads/task_list.h"
 #include "sampler/modules/readers.h"
 #include "sampler/source/arm.h"
-#include "sampler/signal/own_threads.h"
 #include "sampler/source/process_tick.h"
 
 #include <errno.h>
@@ -261,7 +259,7 @@ bool onstack_threads_all_idle(void) {
   onstack_fence_dekker();
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
-    if (!threads_are_outside(&onstack_process_clocks[i].inside, true)) return false;
+    if (!threads_are_outside(&onstack_slots[i].own_process_clock.inside, true)) return false;
     if (!slot->threads.tids) continue;
     if (!threads_are_outside(&onstack_slots[i].visits, true)) return false;
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++)
@@ -410,7 +408,7 @@ static bool threads_has(const onstack_inside *inside, int32_t tid) {
 bool onstack_threads_in_handler(int32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     const onstack_slot *slot = &onstack_slots[i];
-    if (threads_has(&onstack_process_clocks[i].inside, tid) || threads_has(&slot->visits, tid)) return true;
+    if (threads_has(&onstack_slots[i].own_process_clock.inside, tid) || threads_has(&slot->visits, tid)) return true;
     if (onstack_dekker_load(&slot->state) < ONSTACK_SLOT_RUNNING) continue;
     const onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)tid);
     if (record && onstack_load_relaxed(&record->busy) != 0) return true;

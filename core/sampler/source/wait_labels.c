@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/source/wait_labels.h"
+#include "sampler/source/look.h"
 
 #include "platform/address.h"
 #include "platform/sys.h"
-#include "sampler/source/call_names.h"
 #include "sampler/unwind/memory.h"
 
 #include <arpa/inet.h>
@@ -14,10 +13,119 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define WAIT_ON_BYTES 128u
+
+/* ---- system calls by name ---- */
+
+/* What a call's first argument is. */
+typedef enum wait_call_object {
+  WAIT_CALL_ON_NOTHING,
+  WAIT_CALL_ON_FILE,  /* a descriptor */
+  WAIT_CALL_ON_WORD,  /* the address of a futex's word */
+  WAIT_CALL_ON_FILES, /* the address of struct pollfd[], and their number */
+} wait_call_object;
+
+typedef struct wait_call {
+  const char *name; /* static; NULL: not one of those that threads wait in */
+  wait_call_object object;
+} wait_call;
+
+/* Those that can last; the others are told by number. Each architecture lacks some. */
+static const struct {
+  int64_t number;
+  wait_call is;
+} call_names[] = {
+    {SYS_futex, {"futex", WAIT_CALL_ON_WORD}},
+    {SYS_read, {"read", WAIT_CALL_ON_FILE}},
+    {SYS_write, {"write", WAIT_CALL_ON_FILE}},
+    {SYS_readv, {"readv", WAIT_CALL_ON_FILE}},
+    {SYS_writev, {"writev", WAIT_CALL_ON_FILE}},
+    {SYS_pread64, {"pread64", WAIT_CALL_ON_FILE}},
+    {SYS_pwrite64, {"pwrite64", WAIT_CALL_ON_FILE}},
+    {SYS_preadv, {"preadv", WAIT_CALL_ON_FILE}},
+    {SYS_pwritev, {"pwritev", WAIT_CALL_ON_FILE}},
+    {SYS_recvfrom, {"recvfrom", WAIT_CALL_ON_FILE}},
+    {SYS_recvmsg, {"recvmsg", WAIT_CALL_ON_FILE}},
+    {SYS_recvmmsg, {"recvmmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendto, {"sendto", WAIT_CALL_ON_FILE}},
+    {SYS_sendmsg, {"sendmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendmmsg, {"sendmmsg", WAIT_CALL_ON_FILE}},
+    {SYS_sendfile, {"sendfile", WAIT_CALL_ON_FILE}},
+    {SYS_splice, {"splice", WAIT_CALL_ON_FILE}},
+    {SYS_accept, {"accept", WAIT_CALL_ON_FILE}},
+    {SYS_accept4, {"accept4", WAIT_CALL_ON_FILE}},
+    {SYS_connect, {"connect", WAIT_CALL_ON_FILE}},
+    {SYS_fsync, {"fsync", WAIT_CALL_ON_FILE}},
+    {SYS_fdatasync, {"fdatasync", WAIT_CALL_ON_FILE}},
+    {SYS_sync_file_range, {"sync_file_range", WAIT_CALL_ON_FILE}},
+    {SYS_ftruncate, {"ftruncate", WAIT_CALL_ON_FILE}},
+    {SYS_fallocate, {"fallocate", WAIT_CALL_ON_FILE}},
+    {SYS_flock, {"flock", WAIT_CALL_ON_FILE}},
+    {SYS_fcntl, {"fcntl", WAIT_CALL_ON_FILE}},
+    {SYS_ioctl, {"ioctl", WAIT_CALL_ON_FILE}},
+    {SYS_close, {"close", WAIT_CALL_ON_FILE}},
+    {SYS_getdents64, {"getdents64", WAIT_CALL_ON_FILE}},
+    {SYS_io_getevents, {"io_getevents", WAIT_CALL_ON_NOTHING}},
+    {SYS_io_uring_enter, {"io_uring_enter", WAIT_CALL_ON_FILE}},
+    {SYS_epoll_pwait, {"epoll_pwait", WAIT_CALL_ON_FILE}},
+    {SYS_ppoll, {"ppoll", WAIT_CALL_ON_FILES}},
+    {SYS_pselect6, {"pselect6", WAIT_CALL_ON_NOTHING}},
+    {SYS_nanosleep, {"nanosleep", WAIT_CALL_ON_NOTHING}},
+    {SYS_clock_nanosleep, {"clock_nanosleep", WAIT_CALL_ON_NOTHING}},
+    {SYS_wait4, {"wait4", WAIT_CALL_ON_NOTHING}},
+    {SYS_waitid, {"waitid", WAIT_CALL_ON_NOTHING}},
+    {SYS_rt_sigtimedwait, {"rt_sigtimedwait", WAIT_CALL_ON_NOTHING}},
+    {SYS_rt_sigsuspend, {"rt_sigsuspend", WAIT_CALL_ON_NOTHING}},
+    {SYS_restart_syscall, {"restart_syscall", WAIT_CALL_ON_NOTHING}},
+    {SYS_openat, {"openat", WAIT_CALL_ON_NOTHING}},
+    {SYS_unlinkat, {"unlinkat", WAIT_CALL_ON_NOTHING}},
+    {SYS_renameat2, {"renameat2", WAIT_CALL_ON_NOTHING}},
+    {SYS_execve, {"execve", WAIT_CALL_ON_NOTHING}},
+    {SYS_msgrcv, {"msgrcv", WAIT_CALL_ON_NOTHING}},
+    {SYS_msgsnd, {"msgsnd", WAIT_CALL_ON_NOTHING}},
+    {SYS_semop, {"semop", WAIT_CALL_ON_NOTHING}},
+    {SYS_semtimedop, {"semtimedop", WAIT_CALL_ON_NOTHING}},
+    {SYS_mq_timedreceive, {"mq_timedreceive", WAIT_CALL_ON_FILE}},
+    {SYS_mq_timedsend, {"mq_timedsend", WAIT_CALL_ON_FILE}},
+    {SYS_mmap, {"mmap", WAIT_CALL_ON_NOTHING}},
+    {SYS_munmap, {"munmap", WAIT_CALL_ON_NOTHING}},
+    {SYS_mprotect, {"mprotect", WAIT_CALL_ON_NOTHING}},
+    {SYS_madvise, {"madvise", WAIT_CALL_ON_NOTHING}},
+    {SYS_msync, {"msync", WAIT_CALL_ON_NOTHING}},
+    {SYS_getrandom, {"getrandom", WAIT_CALL_ON_NOTHING}},
+    {SYS_membarrier, {"membarrier", WAIT_CALL_ON_NOTHING}},
+#ifdef SYS_poll
+    {SYS_poll, {"poll", WAIT_CALL_ON_FILES}},
+    {SYS_select, {"select", WAIT_CALL_ON_NOTHING}},
+    {SYS_epoll_wait, {"epoll_wait", WAIT_CALL_ON_FILE}},
+    {SYS_pause, {"pause", WAIT_CALL_ON_NOTHING}},
+    {SYS_open, {"open", WAIT_CALL_ON_NOTHING}},
+    {SYS_fork, {"fork", WAIT_CALL_ON_NOTHING}},
+    {SYS_vfork, {"vfork", WAIT_CALL_ON_NOTHING}},
+#endif
+    {SYS_clone, {"clone", WAIT_CALL_ON_NOTHING}}, /* by vfork's flag, until the child has another program */
+#ifdef SYS_clone3
+    {SYS_clone3, {"clone3", WAIT_CALL_ON_NOTHING}},
+#endif
+#ifdef SYS_epoll_pwait2
+    {SYS_epoll_pwait2, {"epoll_pwait2", WAIT_CALL_ON_FILE}},
+#endif
+#ifdef SYS_futex_waitv
+    {SYS_futex_waitv, {"futex_waitv", WAIT_CALL_ON_NOTHING}},
+#endif
+};
+
+static wait_call wait_call_of(int64_t number) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(call_names); i++)
+    if (call_names[i].number == number) return call_names[i].is;
+  return (wait_call){0};
+}
+
+/* ---- labels ---- */
 
 typedef struct wait_text {
   char *out;
@@ -218,7 +326,7 @@ static void wait_on_word(wait_text *text, uint32_t tid, const onstack_task_call 
 
 uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out) {
   wait_text text = {out, 0};
-  const onstack_call_name name = onstack_call_name_of(call->number);
+  const wait_call name = wait_call_of(call->number);
   wait_add(&text, "state", "%s", wait_state(onstack_task_state(tid)));
   if (call->number < 0)
     wait_add(&text, "wait", "page fault");
@@ -226,11 +334,11 @@ uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *
     wait_add(&text, "wait", "%s", name.name);
   else
     wait_add(&text, "wait", "call %" PRId64, call->number);
-  if (name.object == ONSTACK_CALL_ON_FILE)
+  if (name.object == WAIT_CALL_ON_FILE)
     wait_on_file(&text, tid, call->arguments[0]);
-  else if (name.object == ONSTACK_CALL_ON_FILES)
+  else if (name.object == WAIT_CALL_ON_FILES)
     wait_on_files(&text, tid, call);
-  else if (name.object == ONSTACK_CALL_ON_WORD)
+  else if (name.object == WAIT_CALL_ON_WORD)
     wait_on_word(&text, tid, call);
   return text.used;
 }

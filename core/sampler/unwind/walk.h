@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (again.c), a
+ * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (sampler/drain/deliver.c), a
  * traceback on demand (traceback_walk_handler.c). First the view of memory, then the walk, later the call-site check.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_WALK_H

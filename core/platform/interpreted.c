@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "platform/interpreted_names.h"
+#include "platform/interpreted.h"
 
 #include "platform/atomics.h"
 #include "platform/exceptions.h"
-#include "platform/interpreted.h"
 #include "platform/own_memory.h"
 #include "platform/sized.h"
 
