@@ -134,7 +134,7 @@ run_user() {
 }
 
 # Those of tests/core that need no tick, by a small stand-in for Criterion: every assertion of theirs as arm64 compiles it.
-core_tests="action arm64 cfi code_map code_source fde_lookup go_library heap nesting pc_cache ring seqlock table_files thread_table"
+core_tests="action arm64 cfi code_map code_source fde_lookup go_library heap nesting pc_cache ring seqlock thread_table"
 core_more="options profile_aggregate profile_kinds profile_maps profile_pprof profile_symbols profile_threads reader_pipe sized
   statistics_text symbol_index"
 # qemu-user shows a memory map of its own making, finds libraries below a prefix that a chroot does not have, keeps the places
@@ -146,8 +146,7 @@ core_not="code_source/leads_on_where_frame_pointers_end go_library/opens_that_fa
   profile_maps/without_proc_the_loader_is_asked
   profile_maps/offsets_become_virtual_addresses_whatever_happens_to_the_mapping symbol_index/names_outlive_their_file
   arm64/go_and_its_changes_of_stacks fde_lookup/stacks_are_whole_before_there_are_tables
-  fde_lookup/a_frame_of_a_megabyte_has_callers
-  table_files/a_second_process_reads_what_the_first_has_kept"
+  fde_lookup/a_frame_of_a_megabyte_has_callers"
 
 run_core_tests() { # directory, compiler, flags, how to run it, tests, those that are left out
   local out=$1 name programs=() status runner

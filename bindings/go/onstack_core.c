@@ -8118,51 +8118,6 @@ ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const on
 
 #endif
 
-/* ---- core/sampler/modules/table_files.h ---- */
-/*
- * Rule tables of large objects, kept in files of a directory from one process to the next. A file's name is the object's build
- * id and the number of what makes tables (TABLE_FILES_FORMAT).
- *
- * A handler trusts its tables, so nobody else may write what is read here: the directory and the file belong to this user or
- * to root, and others have no right to write them. What was read is copied, so that a file may be cut or removed at any time,
- * and is checked: a sum of all words against a disk that lies, and each number that the handler follows.
- * Ordinary threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
-#define ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
-
-/* Objects with less of .eh_frame are derived in less than a millisecond. */
-#define ONSTACK_TABLE_FILES_LEAST ((size_t)1 << 16)
-
-/* Which table is meant. */
-typedef struct onstack_table_key {
-  onstack_elf_build_id build_id;
-  uint64_t extent;         /* of the object in memory */
-  uint64_t section_offset; /* of .eh_frame, from the object's lowest address */
-  uint64_t section_bytes;  /* up to the end of its segment */
-} onstack_table_key;
-
-/* Any thread, while no other calls it. NULL: none is kept any more. Errors: -errno; -EACCES: others may write there. */
-ONSTACK_INTERNAL int onstack_table_files_use(const char *directory);
-
-ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
-
-/* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
-
-/* What cannot be written is left out. Its directory is a local one: the caller waits, with the lock of all objects. */
-ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
-
-/* Since the process began: tables that were read, were written, files that were not trusted, and tables that could not be
-   written. */
-typedef struct onstack_table_files_counters {
-  uint64_t read, kept, refused, failed;
-} onstack_table_files_counters;
-
-ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
-
-#endif
-
 /* ---- core/profile/truncation.h ---- */
 /* What is said of stacks that were cut short. All strings are static. */
 #ifndef ONSTACK_PROFILE_TRUNCATION_H
@@ -8244,15 +8199,6 @@ static void text_write_interpreted(statistics_text *text, const onstack_stats *s
                      stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
 }
 
-/* Where tables are kept between processes. */
-static void text_write_table_files(statistics_text *text) {
-  if (!onstack_table_files_are_used()) return;
-  const onstack_table_files_counters files = onstack_table_files_count();
-  text_send(text, snprintf(text->line, sizeof(text->line),
-                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 " failed=%" PRIu64 "\n",
-                           files.read, files.kept, files.refused, files.failed));
-}
-
 /* Whether a character is written as it is. Length 0: it is not UTF-8. */
 static bool text_is_plain(const char *character, size_t length) {
   return length > 0 && *character != '\\' && !onstack_profile_utf8_is_obeyed(character, length);
@@ -8311,7 +8257,6 @@ static int text_write(statistics_text *text, onstack_session *session, const ons
   text_add(&stats, more);
   text_write_counters(text, session->settings.clock, &stats);
   text_write_interpreted(text, &stats);
-  text_write_table_files(text);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;
@@ -8338,13 +8283,6 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
   const int result = onstack_statistics_write(session, &none, true, writer, data);
   onstack_ours--;
   return result;
-}
-
-/* ---- core/sampler/api/tables.c ---- */
-
-int onstack_tables_keep_in(const char *directory) {
-  ONSTACK_UNCANCELLED;
-  return onstack_table_files_use(directory);
 }
 
 /* ---- core/sampler/api/thread_labels.c ---- */
@@ -12748,12 +12686,6 @@ static inline bool onstack_rule_is_same(const onstack_rule *a, const onstack_rul
 ONSTACK_INTERNAL int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high,
                                                const onstack_rule_table **table);
 
-/* Room for one, whose counts and pointers are set; its content is the caller's to fill. NULL: no memory, or too large. */
-ONSTACK_INTERNAL onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count);
-
-/* Whether no look-up leads out of it. */
-ONSTACK_INTERNAL bool onstack_rule_table_is_sound(const onstack_rule_table *table);
-
 ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 
 #endif
@@ -14191,36 +14123,17 @@ static size_t module_section_size(module_entry *entry, uint64_t *address) {
   return entry->section_bytes;
 }
 
-/* Which file has, or will have, the table; false: none. An object begins with its ELF header. */
-static bool module_key(const module_entry *entry, uint64_t address, size_t size, onstack_table_key *key) {
-  onstack_elf_file image;
-  if (!onstack_table_files_are_used() || size < ONSTACK_TABLE_FILES_LEAST) return false;
-  if (onstack_elf_open_memory(&image, entry->module.base, entry->module.high - entry->module.base) < 0) return false;
-  onstack_elf_read_build_id(&image, &key->build_id);
-  onstack_elf_close(&image);
-  key->extent = entry->module.high - entry->module.base;
-  key->section_offset = address - entry->module.base;
-  key->section_bytes = size;
-  return key->build_id.length > 0;
-}
-
-/* Fills in the table; NULL: there are no rules. *keeps: it is a new one, which `key` may be kept as. Errors: -ENOMEM. */
-static int module_derive(module_entry *entry, onstack_table_key *key, bool *keeps) {
+/* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
+static int module_derive(module_entry *entry) {
   uint64_t address;
   size_t size = module_section_size(entry, &address);
-  *keeps = false;
   if (size == 0) return 0;
-  const bool has_key = module_key(entry, address, size, key);
-  entry->module.table = has_key ? onstack_table_files_read(key) : NULL;
-  if (entry->module.table) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
   onstack_cfi_section section = {
       .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
-  *keeps = has_key && section.size == size;
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
-  if (!entry->module.table) *keeps = false;
   return error;
 }
 
@@ -14562,22 +14475,18 @@ static void module_free_index(module_entry *entry) {
 }
 
 /* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
-   table, which goes with its entry if that one is not there any more; and before a file has it, for the same build would have
-   it for ever. False: something has come or gone, and `entry` may be another one by now. */
+   table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
+   another one by now. */
 static bool module_try(module_entry *entry) {
   const onstack_loader_counts loaded = modules_known.loaded;
-  onstack_table_key key;
-  bool keeps = false;
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  entry->tried = module_derive(entry, &key, &keeps) == 0;
+  entry->tried = module_derive(entry) == 0;
   const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
   if (entry->again) modules_again_ns = onstack_monotonic_ns() + took * MODULES_AGAIN_SHARE;
   if (entry->tried) module_free_index(entry);
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
-  if (!onstack_loader_same(&modules_known.loaded, &loaded)) return false;
-  if (keeps) onstack_table_files_keep(&key, entry->module.table);
-  return true;
+  return onstack_loader_same(&modules_known.loaded, &loaded);
 }
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
@@ -15105,8 +15014,8 @@ static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
   }
 }
 
-/* One mapping of exactly the size needed: header, rules, first rows, rows. */
-onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count) {
+/* One mapping of exactly the size needed: header, rules, first rows, rows. NULL: no memory, or too large. */
+static onstack_rule_table *rule_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count) {
   const uint64_t first_bytes = ((uint64_t)chunk_count + 1) * sizeof(uint32_t);
   const uint64_t rule_bytes = (uint64_t)rule_count * sizeof(onstack_rule);
   const uint64_t bytes =
@@ -15128,20 +15037,8 @@ onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_co
   return table;
 }
 
-bool onstack_rule_table_is_sound(const onstack_rule_table *table) {
-  if (table->rule_count == 0 || table->first_row[0] != 0 || table->first_row[table->chunk_count] != table->row_count)
-    return false;
-  for (uint32_t i = 0; i < table->chunk_count; i++)
-    if (table->first_row[i] > table->first_row[i + 1]) return false;
-  for (uint32_t i = 0; i < table->row_count; i++)
-    if (table->rows[i].rule >= table->rule_count) return false;
-  for (uint32_t i = 0; i < table->rule_count; i++)
-    if (table->rules[i].cfa > ONSTACK_CFA_REGISTER) return false;
-  return true;
-}
-
 static const onstack_rule_table *rule_pack(const rule_builder *builder) {
-  onstack_rule_table *table = onstack_rule_table_map(builder->chunk_count, builder->row_count, builder->rule_count);
+  onstack_rule_table *table = rule_map(builder->chunk_count, builder->row_count, builder->rule_count);
   if (!table) return NULL;
   uint32_t *first_row = (uint32_t *)(uintptr_t)table->first_row;
   memcpy(first_row, builder->first_row, builder->chunk_count * sizeof(*first_row));
@@ -15178,201 +15075,6 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
   if (!table) return;
   onstack_own_memory_changes(-(int64_t)table->bytes);
   munmap((void *)(uintptr_t)table, table->bytes);
-}
-
-/* ---- core/sampler/modules/table_files.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* Raised with each change of what a section's rules become; tests/core/test_cfi.c tells when. */
-#define TABLE_FILES_FORMAT 2u
-#define TABLE_FILES_NAME ((size_t)2 * ONSTACK_ELF_BUILD_ID_MAX + 64)
-
-static const char table_file_magic[8] = "onstack";
-
-/* What a file begins with; behind it are the bytes of a table behind its own head. */
-typedef struct table_file {
-  char magic[8];
-  uint32_t format, chunk_count, row_count, rule_count;
-  uint64_t extent, section_offset, section_bytes;
-  uint64_t sum;
-} table_file;
-
-/* An absolute path, kept for ever, since a reader may have it; NULL: none is used (publish / observe). */
-static const char *table_files_directory;
-static onstack_table_files_counters table_files_counters;
-
-/* Of this user or root, and nobody else may write it. */
-static bool table_file_is_ours(const struct stat *status) {
-  return (status->st_uid == geteuid() || status->st_uid == 0) && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
-/* Returns its descriptor or -errno. */
-static int table_files_open(const char *directory) {
-  struct stat status;
-  const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* realpath has left no link */
-  if (opened < 0) return -errno;
-  const int error = fstat(opened, &status) != 0 ? -errno : table_file_is_ours(&status) ? 0 : -EACCES;
-  if (error == 0) return opened;
-  close(opened);
-  return error;
-}
-
-int onstack_table_files_use(const char *directory) {
-  char *absolute = NULL;
-  if (directory) {
-    absolute = realpath(directory, NULL);
-    if (!absolute) return -errno;
-    const int opened = table_files_open(absolute);
-    if (opened < 0) {
-      free(absolute);
-      return opened;
-    }
-    close(opened);
-  }
-  const char *before = onstack_observe(&table_files_directory);
-  if (absolute && before && strcmp(absolute, before) == 0) { /* the same again: a profile that is switched on and off */
-    free(absolute);
-    return 0;
-  }
-  onstack_publish(&table_files_directory, absolute);
-  return 0;
-}
-
-bool onstack_table_files_are_used(void) { return onstack_observe(&table_files_directory) ? true : false; }
-
-static void table_file_name(const onstack_table_key *key, char name[TABLE_FILES_NAME]) {
-  int used = 0;
-  for (uint32_t i = 0; i < key->build_id.length; i++) used += sprintf(name + used, "%02x", key->build_id.bytes[i]);
-  snprintf(name + used, TABLE_FILES_NAME - (size_t)used, ".%u.rules", TABLE_FILES_FORMAT);
-}
-
-/* FNV-1a over words: 3 MiB in less than a millisecond. */
-static uint64_t table_file_sum(const uint8_t *bytes, size_t size) {
-  uint64_t sum = 0xcbf29ce484222325u, word;
-  for (; size >= sizeof(word); bytes += sizeof(word), size -= sizeof(word)) {
-    memcpy(&word, bytes, sizeof(word));
-    sum = (sum ^ word) * 0x100000001b3u;
-  }
-  for (; size > 0; bytes++, size--) sum = (sum ^ *bytes) * 0x100000001b3u;
-  return sum;
-}
-
-static uint8_t *table_file_body(const onstack_rule_table *table) { return (uint8_t *)(uintptr_t)table + sizeof(*table); }
-
-static table_file table_file_head(const onstack_table_key *key, const onstack_rule_table *table) {
-  table_file head = {.format = TABLE_FILES_FORMAT,
-                     .chunk_count = table->chunk_count,
-                     .row_count = table->row_count,
-                     .rule_count = table->rule_count,
-                     .extent = key->extent,
-                     .section_offset = key->section_offset,
-                     .section_bytes = key->section_bytes,
-                     .sum = table_file_sum(table_file_body(table), table->bytes - sizeof(*table))};
-  memcpy(head.magic, table_file_magic, sizeof(head.magic));
-  return head;
-}
-
-static bool table_file_get(int file, void *bytes, size_t size) {
-  for (uint8_t *at = bytes; size > 0;) {
-    const ssize_t got = read(file, at, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    size -= (size_t)got;
-  }
-  return true;
-}
-
-static const onstack_rule_table *table_file_take(int file, const onstack_table_key *key) {
-  struct stat status;
-  table_file head, made;
-  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || !table_file_is_ours(&status)) return NULL;
-  if (!table_file_get(file, &head, sizeof(head)) || head.format != TABLE_FILES_FORMAT) return NULL;
-  onstack_rule_table *table = onstack_rule_table_map(head.chunk_count, head.row_count, head.rule_count);
-  if (!table) return NULL;
-  const size_t size = table->bytes - sizeof(*table);
-  if ((uint64_t)status.st_size == sizeof(head) + size && table_file_get(file, table_file_body(table), size)) {
-    made = table_file_head(key, table);
-    if (memcmp(&made, &head, sizeof(head)) == 0 && onstack_rule_table_is_sound(table)) return table;
-  }
-  onstack_rule_table_free(table);
-  return NULL;
-}
-
-const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key) {
-  char name[TABLE_FILES_NAME];
-  const char *path = onstack_observe(&table_files_directory);
-  const int directory = path ? table_files_open(path) : -ENOENT;
-  if (directory < 0) return NULL;
-  table_file_name(key, name);
-  /* Not to wait where a pipe was put in its place. */
-  const int file = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  close(directory);
-  if (file < 0) return NULL;
-  const onstack_rule_table *table = table_file_take(file, key);
-  close(file);
-  onstack_add_relaxed(table ? &table_files_counters.read : &table_files_counters.refused, (uint64_t)1);
-  return table;
-}
-
-/* Room for a new file, in memory. Its descriptor is open for an instant alone: a host that closes all of them may give its
-   number to a file of its own. Written by write(2), a limit of RLIMIT_FSIZE would end the process. NULL: there is no room. */
-static uint8_t *table_file_room(int directory, const char *name, size_t size) {
-  struct rlimit limit;
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) return NULL;
-  const int file = openat(directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (file < 0) return NULL;
-  /* With blocks of its own: to write where the disk is full would be a SIGBUS. */
-  void *room = MAP_FAILED;
-  if (fallocate(file, 0, 0, (off_t)size) == 0) room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  close(file);
-  if (room != MAP_FAILED) return room;
-  unlinkat(directory, name, 0);
-  return NULL;
-}
-
-/* Into a file of another name first: whoever looks finds a whole one. What a killed process has left is in nobody's way. */
-static bool table_file_write(int directory, const char *name, const onstack_table_key *key,
-                             const onstack_rule_table *table) {
-  char other[TABLE_FILES_NAME + 64];
-  const table_file head = table_file_head(key, table);
-  const size_t body = table->bytes - sizeof(*table), size = sizeof(head) + body;
-  snprintf(other, sizeof(other), "%s.%ld.%" PRIx64, name, (long)getpid(), onstack_monotonic_ns());
-  uint8_t *room = table_file_room(directory, other, size);
-  if (!room) return false;
-  memcpy(room, &head, sizeof(head));
-  memcpy(room + sizeof(head), table_file_body(table), body);
-  munmap(room, size);
-  if (renameat(directory, other, directory, name) == 0) return true;
-  unlinkat(directory, other, 0);
-  return false;
-}
-
-void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table) {
-  char name[TABLE_FILES_NAME];
-  const char *path = onstack_observe(&table_files_directory);
-  const int directory = path ? table_files_open(path) : -ENOENT;
-  table_file_name(key, name);
-  const bool kept = directory >= 0 && table_file_write(directory, name, key, table);
-  onstack_add_relaxed(kept ? &table_files_counters.kept : &table_files_counters.failed, (uint64_t)1);
-  if (directory >= 0) close(directory);
-}
-
-onstack_table_files_counters onstack_table_files_count(void) {
-  return (onstack_table_files_counters){
-      onstack_load_relaxed(&table_files_counters.read), onstack_load_relaxed(&table_files_counters.kept),
-      onstack_load_relaxed(&table_files_counters.refused), onstack_load_relaxed(&table_files_counters.failed)};
 }
 
 /* ---- core/sampler/ring/kept_handler.c ---- */
