@@ -4232,6 +4232,8 @@ ONSTACK_INTERNAL void onstack_fork_set_interpreters(void (*after_fork)(void));
 #ifndef ONSTACK_SAMPLER_MODULES_MODULES_H
 #define ONSTACK_SAMPLER_MODULES_MODULES_H
 
+#include <link.h>
+
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
  * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
@@ -4255,6 +4257,28 @@ ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
 
 /* In the child of a fork: the lock is nobody's, a half-written map is empty. */
 ONSTACK_INTERNAL void onstack_modules_after_fork(void);
+
+/* ---- readers of tables --------------------------------------------------------------------------------------------------- */
+
+/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_readers_have_left(void);
+
+/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of them. */
+ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
+
+/* ---- objects of other namespaces ----------------------------------------------------------------------------------------- */
+
+/*
+ * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
+ * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
+ */
+
+/*
+ * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
+ * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
+ */
+ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
+                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
 
 #endif
 
@@ -11713,16 +11737,15 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
 #define ONSTACK_SAMPLER_MODULES_CFI_H
 
 /* ---- core/sampler/modules/cfi_entry.h ---- */
-/* The entries of .eh_frame: what functions have in common (CIE), and each function's own (FDE). */
+/* What .eh_frame is made of: encoded numbers, the state that its instructions change, and its entries. */
 #ifndef ONSTACK_SAMPLER_MODULES_CFI_ENTRY_H
 #define ONSTACK_SAMPLER_MODULES_CFI_ENTRY_H
 
-/* ---- core/sampler/modules/cfi_reader.h ---- */
-/* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_READER_H
-#define ONSTACK_SAMPLER_MODULES_CFI_READER_H
-
 #include <string.h>
+
+/* ---- reading ------------------------------------------------------------------------------------------------------------- */
+
+/* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
 
 typedef struct onstack_cfi_reader {
   const uint8_t *base; /* of the section's copy */
@@ -11763,12 +11786,9 @@ static inline uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
 /* A pointer in a DW_EH_PE_* encoding (LSB 10.5.1). Indirect and data-relative ones make the reader bad. */
 ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding);
 
-#endif
+/* ---- state at one instruction -------------------------------------------------------------------------------------------- */
 
-/* ---- core/sampler/modules/cfi_state.h ---- */
 /* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_STATE_H
-#define ONSTACK_SAMPLER_MODULES_CFI_STATE_H
 
 /* Where a register of the caller is. */
 typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
@@ -11785,7 +11805,9 @@ typedef struct cfi_state {
   cfi_register fp, ra, bx;
 } cfi_state;
 
-#endif
+/* ---- entries ------------------------------------------------------------------------------------------------------------- */
+
+/* The entries of .eh_frame: what functions have in common (CIE), and each function's own (FDE). */
 
 /* What functions have in common (a CIE). */
 typedef struct onstack_cfi_common {
@@ -11832,169 +11854,6 @@ ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t en
    A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
 ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                                       void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
-
-#endif
-
-/* ---- core/sampler/modules/cfi_arch.h ---- */
-/*
- * What call frame information says in terms of a processor, from the file that is named after it. Each defines
- *
- *   CFI_REG_FP, _SP, _BX        DWARF numbers; CFI_REG_BX is a number that nothing has where there is no counterpart to RBX
- *                               that we need
- *   CFI_REG_COUNT               general registers, which the kernel saves in order
- *   onstack_cfi_foresee         asked at a function's first advance, with what follows and the CIE's data alignment:
- *                               where the code in front of it is known better than described, corrects the state
- *   onstack_cfi_repair          the same for a rule that was made
- */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_ARCH_H
-#define ONSTACK_SAMPLER_MODULES_CFI_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/sampler/modules/cfi_x86_64.h ---- */
-/* sampler/modules/cfi_arch.h for x86_64. */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
-#define ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
-
-/* System V ABI AMD64, figure 3.36. */
-#define CFI_REG_FP 6u
-#define CFI_REG_SP 7u
-#define CFI_REG_BX 3u
-#define CFI_REG_COUNT 16u
-
-static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
-  (void)state;
-  (void)next;
-  (void)data_align;
-}
-
-static inline void onstack_cfi_repair(onstack_rule *rule) { (void)rule; }
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/sampler/modules/cfi_aarch64.h ---- */
-/*
- * sampler/modules/cfi_arch.h for aarch64, where one function's CFI is known to be wrong, and found in every process. glibc's
- * lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone
- * among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
-#define ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
-
-/* ---- core/sampler/modules/dwarf.h ---- */
-/* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
-#ifndef ONSTACK_SAMPLER_MODULES_DWARF_H
-#define ONSTACK_SAMPLER_MODULES_DWARF_H
-
-/* Call frame instructions. The operand of the last three is in their low six bits. */
-enum {
-  DW_CFA_nop = 0x00,
-  DW_CFA_set_loc = 0x01,
-  DW_CFA_advance_loc1 = 0x02,
-  DW_CFA_advance_loc2 = 0x03,
-  DW_CFA_advance_loc4 = 0x04,
-  DW_CFA_offset_extended = 0x05,
-  DW_CFA_restore_extended = 0x06,
-  DW_CFA_undefined = 0x07,
-  DW_CFA_same_value = 0x08,
-  DW_CFA_register = 0x09,
-  DW_CFA_remember_state = 0x0a,
-  DW_CFA_restore_state = 0x0b,
-  DW_CFA_def_cfa = 0x0c,
-  DW_CFA_def_cfa_register = 0x0d,
-  DW_CFA_def_cfa_offset = 0x0e,
-  DW_CFA_def_cfa_expression = 0x0f,
-  DW_CFA_expression = 0x10,
-  DW_CFA_offset_extended_sf = 0x11,
-  DW_CFA_def_cfa_sf = 0x12,
-  DW_CFA_def_cfa_offset_sf = 0x13,
-  DW_CFA_val_offset = 0x14,
-  DW_CFA_val_offset_sf = 0x15,
-  DW_CFA_val_expression = 0x16,
-  DW_CFA_AARCH64_negate_ra_state = 0x2d,
-  DW_CFA_GNU_args_size = 0x2e,
-  DW_CFA_GNU_negative_offset_extended = 0x2f,
-  DW_CFA_advance_loc = 0x40,
-  DW_CFA_offset = 0x80,
-  DW_CFA_restore = 0xc0
-};
-#define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
-#define DW_CFA_OPERAND 0x3fu
-
-/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
-enum {
-  DW_OP_deref = 0x06,
-  DW_OP_and = 0x1a,
-  DW_OP_plus = 0x22,
-  DW_OP_plus_uconst = 0x23,
-  DW_OP_shl = 0x24,
-  DW_OP_ge = 0x2a,
-  DW_OP_lit0 = 0x30,
-  DW_OP_reg0 = 0x50,
-  DW_OP_breg0 = 0x70
-};
-
-/* Encodings of pointers: a format, and what it is relative to. */
-enum {
-  DW_EH_PE_absptr = 0x00,
-  DW_EH_PE_uleb128 = 0x01,
-  DW_EH_PE_udata2 = 0x02,
-  DW_EH_PE_udata4 = 0x03,
-  DW_EH_PE_datarel = 0x30,
-  DW_EH_PE_udata8 = 0x04,
-  DW_EH_PE_sleb128 = 0x09,
-  DW_EH_PE_sdata2 = 0x0a,
-  DW_EH_PE_sdata4 = 0x0b,
-  DW_EH_PE_sdata8 = 0x0c,
-  DW_EH_PE_pcrel = 0x10,
-  DW_EH_PE_indirect = 0x80,
-  DW_EH_PE_omit = 0xff
-};
-#define DW_EH_PE_FORMAT 0x0fu
-#define DW_EH_PE_RELATIVE 0xf0u
-
-#endif
-
-#include <string.h>
-
-/* DWARF for the Arm 64-bit architecture, 4.1. */
-#define CFI_REG_FP 29u
-#define CFI_REG_SP 31u
-#define CFI_REG_LR 30u
-#define CFI_REG_BX 0xfffffffeu
-#define CFI_REG_COUNT 31u
-
-/* The resolver's first instruction, bti c, stands before that CFI, though .plt has pushed. */
-static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
-  static const uint8_t saves_lr[] = {DW_CFA_offset_extended_sf, CFI_REG_LR, 0x7f /* -1 */};
-  if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
-      memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
-    state->ra = (cfi_register){CFI_AT_CFA, 8};
-}
-
-/* Makes a rule of the resolver what its instructions do; leaves all others. */
-static inline void onstack_cfi_repair(onstack_rule *rule) {
-  if (rule->ra != 1 || rule->fp != ONSTACK_AT_SAME) return;
-  rule->cfa_offset += 16;
-  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
-}
-
-#endif
-
-#endif
-
-#endif
-
-/* ---- core/sampler/modules/cfi_expression.h ---- */
-/* The few DWARF expressions that compilers and linkers write into .eh_frame: recognised by their shape, not evaluated. */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_EXPRESSION_H
-#define ONSTACK_SAMPLER_MODULES_CFI_EXPRESSION_H
-
-/* Sets the CFA's part of the state to what the expression says; ONSTACK_CFA_LOST where its shape is unknown. */
-ONSTACK_INTERNAL void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state);
-
-/* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
-ONSTACK_INTERNAL bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression);
 
 #endif
 
@@ -12075,6 +11934,145 @@ enum {
 #include <stddef.h>
 #include <string.h>
 
+/*
+ * What call frame information says in terms of a processor, from the file that is named after it. Each defines
+ *
+ *   CFI_REG_FP, _SP, _BX        DWARF numbers; CFI_REG_BX is a number that nothing has where there is no counterpart to RBX
+ *                               that we need
+ *   CFI_REG_COUNT               general registers, which the kernel saves in order
+ *   onstack_cfi_foresee         asked at a function's first advance, with what follows and the CIE's data alignment:
+ *                               where the code in front of it is known better than described, corrects the state
+ *   onstack_cfi_repair          the same for a rule that was made
+ */
+#if defined(__x86_64__)
+/* ---- core/sampler/modules/cfi_x86_64.h ---- */
+/* The part of cfi.c for x86_64. */
+#ifndef ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
+#define ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
+
+/* System V ABI AMD64, figure 3.36. */
+#define CFI_REG_FP 6u
+#define CFI_REG_SP 7u
+#define CFI_REG_BX 3u
+#define CFI_REG_COUNT 16u
+
+static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
+  (void)state;
+  (void)next;
+  (void)data_align;
+}
+
+static inline void onstack_cfi_repair(onstack_rule *rule) { (void)rule; }
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/sampler/modules/cfi_aarch64.h ---- */
+/*
+ * The part of cfi.c for aarch64, where one function's CFI is known to be wrong, and found in every process. glibc's
+ * lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone
+ * among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
+ */
+#ifndef ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
+#define ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
+
+#include <string.h>
+
+/* DWARF for the Arm 64-bit architecture, 4.1. */
+#define CFI_REG_FP 29u
+#define CFI_REG_SP 31u
+#define CFI_REG_LR 30u
+#define CFI_REG_BX 0xfffffffeu
+#define CFI_REG_COUNT 31u
+
+/* The resolver's first instruction, bti c, stands before that CFI, though .plt has pushed. */
+static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
+  static const uint8_t saves_lr[] = {DW_CFA_offset_extended_sf, CFI_REG_LR, 0x7f /* -1 */};
+  if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
+      memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
+    state->ra = (cfi_register){CFI_AT_CFA, 8};
+}
+
+/* Makes a rule of the resolver what its instructions do; leaves all others. */
+static inline void onstack_cfi_repair(onstack_rule *rule) {
+  if (rule->ra != 1 || rule->fp != ONSTACK_AT_SAME) return;
+  rule->cfa_offset += 16;
+  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
+}
+
+#endif
+
+#endif
+
+/* ---- expressions --------------------------------------------------------------------------------------------------------- */
+
+/* The few DWARF expressions that compilers and linkers write into .eh_frame: recognised by their shape, not evaluated. */
+
+/* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
+static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
+  static const uint8_t shape[] = {DW_OP_breg0 + 7, 8,        DW_OP_breg0 + 16, 0,         DW_OP_lit0 + 15, DW_OP_and,
+                                  DW_OP_lit0,      DW_OP_ge, DW_OP_lit0 + 3,   DW_OP_shl, DW_OP_plus};
+  if (length != sizeof(shape) || bytes[6] < DW_OP_lit0 || bytes[6] > DW_OP_lit0 + 15) return false;
+  for (size_t i = 0; i < sizeof(shape); i++)
+    if (i != 6 && bytes[i] != shape[i]) return false;
+  *threshold = bytes[6] - DW_OP_lit0;
+  return true;
+}
+
+/* The expression `register + offset`. libgcc and gdb read DW_OP_reg as `register + 0`, and wasmtime's fibers write that. */
+static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
+  const uint64_t operation = onstack_cfi_byte(expression);
+  *offset = 0;
+  if (operation == DW_OP_reg0 + number) return !expression->bad;
+  if (operation != DW_OP_breg0 + number) return false;
+  *offset = onstack_cfi_sleb(expression);
+  return !expression->bad;
+}
+
+/* `+ n words` in either form: as one operation, or as a small number and an addition (SBCL). */
+static bool cfi_match_words(onstack_cfi_reader *expression, uint8_t *words) {
+  const uint64_t operation = onstack_cfi_byte(expression);
+  uint64_t bytes;
+  if (operation == DW_OP_plus_uconst) {
+    bytes = onstack_cfi_uleb(expression);
+  } else {
+    bytes = operation - DW_OP_lit0;
+    if (bytes > 31 || onstack_cfi_byte(expression) != DW_OP_plus) return false;
+  }
+  if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
+  *words = (uint8_t)(bytes / 8);
+  return true;
+}
+
+/* `*(register + offset)`, with or without `+ n words` behind it. */
+static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
+  *after = 0;
+  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != DW_OP_deref) return false;
+  if (expression.at < expression.end && !cfi_match_words(&expression, after)) return false;
+  return !expression.bad && expression.at == expression.end;
+}
+
+/* Sets the CFA's part of the state to what the expression says; ONSTACK_CFA_LOST where its shape is unknown. */
+static void cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state) {
+  size_t length = expression.end - expression.at;
+  state->cfa_kind = ONSTACK_CFA_LOST;
+  if (expression.bad) return;
+  if (cfi_match_plt(expression.base + expression.at, length, &state->cfa_offset))
+    state->cfa_kind = ONSTACK_CFA_PLT;
+  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after))
+    state->cfa_kind = ONSTACK_CFA_DEREF_FP;
+  else if (cfi_match_deref(expression, CFI_REG_SP, &state->cfa_offset, &state->cfa_after))
+    state->cfa_kind = ONSTACK_CFA_DEREF_SP;
+}
+
+/* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
+static bool cfi_expression_is_fp(onstack_cfi_reader expression) {
+  int64_t offset;
+  return cfi_match_offset(&expression, CFI_REG_FP, &offset) && expression.at == expression.end && offset == 0;
+}
+
+/* ---- instructions -------------------------------------------------------------------------------------------------------- */
+
 #define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
 
 typedef struct cfi_machine {
@@ -12117,7 +12115,7 @@ static void cfi_restore_register(cfi_machine *machine, uint64_t number) {
 /* Takes the block of a register's expression. */
 static bool cfi_is_at_fp(cfi_machine *machine, uint64_t number) {
   onstack_cfi_reader block = cfi_take_block(machine);
-  return number == CFI_REG_FP && onstack_cfi_expression_is_fp(block);
+  return number == CFI_REG_FP && cfi_expression_is_fp(block);
 }
 
 static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
@@ -12250,7 +12248,7 @@ static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
     machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
     return true;
   case DW_CFA_def_cfa_expression:
-    onstack_cfi_expression_cfa(cfi_take_block(machine), &machine->now);
+    cfi_expression_cfa(cfi_take_block(machine), &machine->now);
     return true;
   case DW_CFA_expression:
     number = onstack_cfi_uleb(reader);
@@ -12362,6 +12360,80 @@ void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *f
 
 #include <string.h>
 
+uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; shift < 70; shift += 7) {
+    uint64_t byte = onstack_cfi_byte(reader);
+    if (shift < 64) value |= (byte & 0x7f) << shift;
+    if (!(byte & 0x80)) return value;
+  }
+  reader->bad = true;
+  return 0;
+}
+
+int64_t onstack_cfi_sleb(onstack_cfi_reader *reader) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; shift < 70;) {
+    uint64_t byte = onstack_cfi_byte(reader);
+    if (shift < 64) value |= (byte & 0x7f) << shift;
+    shift += 7;
+    if (byte & 0x80) continue;
+    if (shift < 64 && (byte & 0x40)) value |= ~(uint64_t)0 << shift;
+    return (int64_t)value;
+  }
+  reader->bad = true;
+  return 0;
+}
+
+void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes) {
+  if (reader->bad || bytes > reader->end - reader->at) {
+    reader->bad = true;
+    return;
+  }
+  reader->at += (size_t)bytes;
+}
+
+uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
+  uint64_t place = reader->address + reader->at, value = 0;
+  if (encoding == DW_EH_PE_omit) return 0;
+  switch (encoding & DW_EH_PE_FORMAT) {
+  case DW_EH_PE_absptr:
+  case DW_EH_PE_udata8:
+  case DW_EH_PE_sdata8:
+    value = onstack_cfi_fixed(reader, 8);
+    break;
+  case DW_EH_PE_uleb128:
+    value = onstack_cfi_uleb(reader);
+    break;
+  case DW_EH_PE_udata2:
+    value = onstack_cfi_fixed(reader, 2);
+    break;
+  case DW_EH_PE_udata4:
+    value = onstack_cfi_fixed(reader, 4);
+    break;
+  case DW_EH_PE_sleb128:
+    value = (uint64_t)onstack_cfi_sleb(reader);
+    break;
+  case DW_EH_PE_sdata2:
+    value = (uint64_t)(int64_t)(int16_t)onstack_cfi_fixed(reader, 2);
+    break;
+  case DW_EH_PE_sdata4:
+    value = (uint64_t)(int64_t)(int32_t)onstack_cfi_fixed(reader, 4);
+    break;
+  default:
+    reader->bad = true;
+  }
+  switch (encoding & DW_EH_PE_RELATIVE) {
+  case 0: /* to nothing */
+    return value;
+  case DW_EH_PE_pcrel:
+    return value + place;
+  default:
+    reader->bad = true;
+    return 0;
+  }
+}
+
 static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, onstack_cfi_common *common) {
   uint64_t length = onstack_cfi_uleb(reader);
   size_t end = reader->at + (size_t)length;
@@ -12471,147 +12543,6 @@ void onstack_cfi_each(onstack_cfi_section *section, bool (*visit)(void *data, co
   }
 }
 
-/* ---- core/sampler/modules/cfi_expression.c ---- */
-
-/* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
-static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
-  static const uint8_t shape[] = {DW_OP_breg0 + 7, 8,        DW_OP_breg0 + 16, 0,         DW_OP_lit0 + 15, DW_OP_and,
-                                  DW_OP_lit0,      DW_OP_ge, DW_OP_lit0 + 3,   DW_OP_shl, DW_OP_plus};
-  if (length != sizeof(shape) || bytes[6] < DW_OP_lit0 || bytes[6] > DW_OP_lit0 + 15) return false;
-  for (size_t i = 0; i < sizeof(shape); i++)
-    if (i != 6 && bytes[i] != shape[i]) return false;
-  *threshold = bytes[6] - DW_OP_lit0;
-  return true;
-}
-
-/* The expression `register + offset`. libgcc and gdb read DW_OP_reg as `register + 0`, and wasmtime's fibers write that. */
-static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
-  const uint64_t operation = onstack_cfi_byte(expression);
-  *offset = 0;
-  if (operation == DW_OP_reg0 + number) return !expression->bad;
-  if (operation != DW_OP_breg0 + number) return false;
-  *offset = onstack_cfi_sleb(expression);
-  return !expression->bad;
-}
-
-/* `+ n words` in either form: as one operation, or as a small number and an addition (SBCL). */
-static bool cfi_match_words(onstack_cfi_reader *expression, uint8_t *words) {
-  const uint64_t operation = onstack_cfi_byte(expression);
-  uint64_t bytes;
-  if (operation == DW_OP_plus_uconst) {
-    bytes = onstack_cfi_uleb(expression);
-  } else {
-    bytes = operation - DW_OP_lit0;
-    if (bytes > 31 || onstack_cfi_byte(expression) != DW_OP_plus) return false;
-  }
-  if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
-  *words = (uint8_t)(bytes / 8);
-  return true;
-}
-
-/* `*(register + offset)`, with or without `+ n words` behind it. */
-static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
-  *after = 0;
-  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != DW_OP_deref) return false;
-  if (expression.at < expression.end && !cfi_match_words(&expression, after)) return false;
-  return !expression.bad && expression.at == expression.end;
-}
-
-void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state) {
-  size_t length = expression.end - expression.at;
-  state->cfa_kind = ONSTACK_CFA_LOST;
-  if (expression.bad) return;
-  if (cfi_match_plt(expression.base + expression.at, length, &state->cfa_offset))
-    state->cfa_kind = ONSTACK_CFA_PLT;
-  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after))
-    state->cfa_kind = ONSTACK_CFA_DEREF_FP;
-  else if (cfi_match_deref(expression, CFI_REG_SP, &state->cfa_offset, &state->cfa_after))
-    state->cfa_kind = ONSTACK_CFA_DEREF_SP;
-}
-
-bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression) {
-  int64_t offset;
-  return cfi_match_offset(&expression, CFI_REG_FP, &offset) && expression.at == expression.end && offset == 0;
-}
-
-/* ---- core/sampler/modules/cfi_reader.c ---- */
-
-#include <string.h>
-
-uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
-  uint64_t value = 0;
-  for (uint32_t shift = 0; shift < 70; shift += 7) {
-    uint64_t byte = onstack_cfi_byte(reader);
-    if (shift < 64) value |= (byte & 0x7f) << shift;
-    if (!(byte & 0x80)) return value;
-  }
-  reader->bad = true;
-  return 0;
-}
-
-int64_t onstack_cfi_sleb(onstack_cfi_reader *reader) {
-  uint64_t value = 0;
-  for (uint32_t shift = 0; shift < 70;) {
-    uint64_t byte = onstack_cfi_byte(reader);
-    if (shift < 64) value |= (byte & 0x7f) << shift;
-    shift += 7;
-    if (byte & 0x80) continue;
-    if (shift < 64 && (byte & 0x40)) value |= ~(uint64_t)0 << shift;
-    return (int64_t)value;
-  }
-  reader->bad = true;
-  return 0;
-}
-
-void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes) {
-  if (reader->bad || bytes > reader->end - reader->at) {
-    reader->bad = true;
-    return;
-  }
-  reader->at += (size_t)bytes;
-}
-
-uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
-  uint64_t place = reader->address + reader->at, value = 0;
-  if (encoding == DW_EH_PE_omit) return 0;
-  switch (encoding & DW_EH_PE_FORMAT) {
-  case DW_EH_PE_absptr:
-  case DW_EH_PE_udata8:
-  case DW_EH_PE_sdata8:
-    value = onstack_cfi_fixed(reader, 8);
-    break;
-  case DW_EH_PE_uleb128:
-    value = onstack_cfi_uleb(reader);
-    break;
-  case DW_EH_PE_udata2:
-    value = onstack_cfi_fixed(reader, 2);
-    break;
-  case DW_EH_PE_udata4:
-    value = onstack_cfi_fixed(reader, 4);
-    break;
-  case DW_EH_PE_sleb128:
-    value = (uint64_t)onstack_cfi_sleb(reader);
-    break;
-  case DW_EH_PE_sdata2:
-    value = (uint64_t)(int64_t)(int16_t)onstack_cfi_fixed(reader, 2);
-    break;
-  case DW_EH_PE_sdata4:
-    value = (uint64_t)(int64_t)(int32_t)onstack_cfi_fixed(reader, 4);
-    break;
-  default:
-    reader->bad = true;
-  }
-  switch (encoding & DW_EH_PE_RELATIVE) {
-  case 0: /* to nothing */
-    return value;
-  case DW_EH_PE_pcrel:
-    return value + place;
-  default:
-    reader->bad = true;
-    return 0;
-  }
-}
-
 /* ---- core/sampler/modules/fde_lookup.c ---- */
 /* ---- core/sampler/modules/fde_lookup.h ---- */
 /*
@@ -12653,6 +12584,19 @@ ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, onsta
 
 /* The same rule at an address that stays for good; NULL: there are too many, or no memory. One at a time. */
 ONSTACK_INTERNAL const onstack_rule *onstack_fde_intern(const onstack_rule *rule);
+
+/* ---- where .eh_frame is -------------------------------------------------------------------------------------------------- */
+
+/*
+ * .eh_frame of a loaded object that has no .eh_frame_hdr, so that its program headers do not say where the section is: gcc
+ * links static programs so, and musl's gcc all programs. The section headers in the object's file say it. Ordinary threads.
+ */
+
+/*
+ * Finds the section of the object that is loaded at `base`, in the file at `path`: from *low up to *high in memory. False: the
+ * file cannot be read, is not the one that is loaded, or has no such section.
+ */
+ONSTACK_INTERNAL bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, uint64_t *high);
 
 #endif
 
@@ -12866,24 +12810,7 @@ const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
   return made;
 }
 
-/* ---- core/sampler/modules/frame_section.c ---- */
-/* ---- core/sampler/modules/frame_section.h ---- */
-/*
- * .eh_frame of a loaded object that has no .eh_frame_hdr, so that its program headers do not say where the section is: gcc
- * links static programs so, and musl's gcc all programs. The section headers in the object's file say it. Ordinary threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_FRAME_SECTION_H
-#define ONSTACK_SAMPLER_MODULES_FRAME_SECTION_H
-
-/*
- * Finds the section of the object that is loaded at `base`, in the file at `path`: from *low up to *high in memory. False: the
- * file cannot be read, is not the one that is loaded, or has no such section.
- */
-ONSTACK_INTERNAL bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, uint64_t *high);
-
-#endif
-
-#include <string.h>
+/* ---- where .eh_frame is -------------------------------------------------------------------------------------------------- */
 
 #define FRAME_SEGMENTS 64u /* linkers write about ten */
 
@@ -13278,199 +13205,6 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 
 #endif
 
-/* ---- core/sampler/modules/go_objects.c ---- */
-/* ---- core/sampler/modules/go_objects.h ---- */
-/* The loaded objects, and where each has Go's sections by its file's section headers. Ordinary threads only. */
-#ifndef ONSTACK_SAMPLER_MODULES_GO_OBJECTS_H
-#define ONSTACK_SAMPLER_MODULES_GO_OBJECTS_H
-
-#define ONSTACK_GO_SEGMENTS 12u /* linkers write four to six */
-
-typedef struct onstack_go_object {
-  uint64_t bias;
-  uint64_t load; /* the loader's number (platform/load_numbers.h); 0: not known */
-  uint32_t segment_count;
-  onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
-  bool is_program;                                  /* the first one: it alone stays mapped whatever happens */
-  char path[512];                                   /* "" for the program */
-} onstack_go_object;
-
-typedef struct onstack_go_object_list {
-  /* The caller's: objects with numbers up to this one were looked at before and are left out; 0: none was. */
-  uint64_t looked;
-  uint64_t live[ONSTACK_GO_RUNTIMES]; /* numbers of those whose presence is asked for; 0: none */
-  /* The answer: */
-  bool live_is_there[ONSTACK_GO_RUNTIMES];
-  onstack_go_object *objects; /* the caller frees them */
-  uint32_t count, room;
-  uint32_t length;   /* of the loader's list */
-  uint32_t left_out; /* objects that there was no memory for */
-  uint64_t last;     /* the highest number */
-  onstack_loader_counts loaded;
-} onstack_go_object_list;
-
-typedef struct onstack_go_sections {
-  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
-  uint64_t module, module_size;
-} onstack_go_sections;
-
-/* Fills in the objects. */
-ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);
-
-/* 0 if the object has Go's function table. Reads its file, which may be another one by now. Errors: -errno; -ENOMEM, where
-   that cannot be told. */
-ONSTACK_INTERNAL int onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections);
-
-/* True if all of it lies in one loaded segment. */
-ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size);
-
-#endif
-
-/* ---- core/sampler/modules/other_objects.h ---- */
-/*
- * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
- * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_OTHER_OBJECTS_H
-#define ONSTACK_SAMPLER_MODULES_OTHER_OBJECTS_H
-
-#include <link.h>
-
-/*
- * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
- * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
- */
-ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
-                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
-
-#endif
-
-#include <errno.h>
-#include <link.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/auxv.h>
-
-#define GO_ROOM 16u  /* objects beyond those of the last pass */
-#define GO_PASSES 4u /* over the loader's list, while it grows */
-
-/* Whether the object was looked at before; notes that it is there yet. */
-static bool go_is_looked_at(onstack_go_object_list *list, uint64_t load) {
-  if (load == 0 || load > list->looked) return false;
-  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list->live_is_there[i] |= list->live[i] == load;
-  return true;
-}
-
-/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int go_copy_object(const struct dl_phdr_info *info, uint64_t load, void *data) {
-  onstack_go_object_list *list = data;
-  onstack_object_copy copy;
-  const bool is_program = list->length++ == 0;
-  list->loaded = onstack_loader_counts_in(info);
-  if (load > list->last) list->last = load;
-  if (go_is_looked_at(list, load)) return 0;
-  if (list->count == list->room) {
-    list->left_out++;
-    return 0;
-  }
-  onstack_go_object *object = &list->objects[list->count];
-  onstack_object_copy_headers(info, &copy);
-  object->bias = info->dlpi_addr;
-  object->load = load;
-  object->segment_count = 0;
-  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++) {
-    const ElfW(Phdr) *segment = &copy.headers[i];
-    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == ONSTACK_GO_SEGMENTS) continue;
-    uint64_t low = info->dlpi_addr + segment->p_vaddr;
-    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
-  }
-  object->is_program = is_program;
-  object->path[0] = 0;
-  if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
-  list->count++;
-  return 0;
-}
-
-static void go_note_section(onstack_go_sections *sections, const char *name, const onstack_elf_section *section,
-                            uint64_t bias) {
-  if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
-    sections->pclntab = bias + section->vaddr;
-    sections->pclntab_size = section->bytes;
-  } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
-    sections->module = bias + section->vaddr;
-    sections->module_size = section->bytes;
-  }
-}
-
-int onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections) {
-  onstack_elf_file file;
-  char name[32];
-  memset(sections, 0, sizeof(*sections));
-  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : onstack_own_executable());
-  /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
-  const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
-  if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
-  if (error != 0) return error;
-  for (uint32_t i = 0; i < file.section_count; i++) {
-    if (!(file.sections[i].flags & ONSTACK_ELF_SECTION_ALLOCATED)) continue;
-    onstack_elf_section_name(&file, &file.sections[i], name, sizeof(name));
-    go_note_section(sections, name, &file.sections[i], object->bias);
-  }
-  onstack_elf_close(&file);
-  return sections->pclntab != 0 ? 0 : -ENOENT;
-}
-
-bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size) {
-  for (uint32_t i = 0; i < object->segment_count; i++) {
-    const onstack_code_range *segment = &object->segments[i];
-    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
-  }
-  return false;
-}
-
-static void go_add_other(void *data, struct dl_phdr_info *info) {
-  onstack_go_object_list *list = data;
-  for (uint32_t i = 0; i < list->count; i++)
-    if (list->objects[i].bias == info->dlpi_addr) return;
-  info->dlpi_adds = list->loaded.adds;
-  info->dlpi_subs = list->loaded.subs;
-  go_copy_object(info, 0, list);
-}
-
-/* More loaded, in all namespaces, than listed, of our own: see sampler/modules/modules.c. */
-static bool go_has_others(const onstack_go_object_list *list) {
-  return (int64_t)(list->loaded.adds - list->loaded.subs) > (int64_t)list->length;
-}
-
-static void go_list_own(onstack_go_object_list *list) {
-  list->count = list->length = list->left_out = 0;
-  list->last = 0;
-  memset(list->live_is_there, 0, sizeof(list->live_is_there));
-  onstack_loader_each_load(go_copy_object, list);
-}
-
-static void go_list_all(onstack_go_object_list *list) {
-  go_list_own(list);
-  if (!go_has_others(list)) return;
-  if (list->looked != 0) { /* what a whole list of our own lacks belongs to the others */
-    list->looked = 0;
-    go_list_own(list);
-  }
-  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
-}
-
-void onstack_go_objects_list(onstack_go_object_list *list) {
-  for (uint32_t pass = 0; pass < GO_PASSES; pass++) {
-    go_list_all(list);
-    if (list->left_out == 0) return;
-    const uint32_t room = list->count + list->left_out + GO_ROOM;
-    onstack_go_object *objects = realloc(list->objects, room * sizeof(*objects));
-    if (!objects) return;
-    list->objects = objects;
-    list->room = room;
-  }
-}
-
 /* ---- core/sampler/modules/go_pclntab.c ---- */
 /* ---- core/sampler/modules/go_pclntab.h ---- */
 /* Reader of Go's function table (.gopclntab), of the formats that Go 1.20 and later write. Treats it as hostile. */
@@ -13556,22 +13290,6 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 
 /* ---- core/sampler/modules/go_runtime.c ---- */
 
-/* ---- core/sampler/modules/readers.h ---- */
-/*
- * Whether anybody may be reading rule tables and Go function tables that are not in use any more. Walks on demand are known
- * here; the handlers of sessions are known to whoever samples threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_READERS_H
-#define ONSTACK_SAMPLER_MODULES_READERS_H
-
-/* True if everybody who may have seen a table before the call has left. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_readers_have_left(void);
-
-/* `left` answers for the handlers. Once, before the first of them. */
-ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
-
-#endif
-
 /* ---- core/sampler/unwind/pc_cache.h ---- */
 /*
  * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
@@ -13628,8 +13346,169 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstac
 #endif
 
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+
+/* ---- loaded objects ------------------------------------------------------------------------------------------------------ */
+
+/* The loaded objects, and where each has Go's sections by its file's section headers. */
+
+#define GO_SEGMENTS 12u /* linkers write four to six */
+
+typedef struct go_object {
+  uint64_t bias;
+  uint64_t load; /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint32_t segment_count;
+  onstack_code_range segments[GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
+  bool is_program;                          /* the first one: it alone stays mapped whatever happens */
+  char path[512];                           /* "" for the program */
+} go_object;
+
+typedef struct go_object_list {
+  /* The caller's: objects with numbers up to this one were looked at before and are left out; 0: none was. */
+  uint64_t looked;
+  uint64_t live[ONSTACK_GO_RUNTIMES]; /* numbers of those whose presence is asked for; 0: none */
+  /* The answer: */
+  bool live_is_there[ONSTACK_GO_RUNTIMES];
+  go_object *objects; /* the caller frees them */
+  uint32_t count, room;
+  uint32_t length;   /* of the loader's list */
+  uint32_t left_out; /* objects that there was no memory for */
+  uint64_t last;     /* the highest number */
+  onstack_loader_counts loaded;
+} go_object_list;
+
+typedef struct go_sections {
+  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
+  uint64_t module, module_size;
+} go_sections;
+
+#define GO_ROOM 16u  /* objects beyond those of the last pass */
+#define GO_PASSES 4u /* over the loader's list, while it grows */
+
+/* Whether the object was looked at before; notes that it is there yet. */
+static bool go_is_looked_at(go_object_list *list, uint64_t load) {
+  if (load == 0 || load > list->looked) return false;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list->live_is_there[i] |= list->live[i] == load;
+  return true;
+}
+
+/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
+static int go_copy_object(const struct dl_phdr_info *info, uint64_t load, void *data) {
+  go_object_list *list = data;
+  onstack_object_copy copy;
+  const bool is_program = list->length++ == 0;
+  list->loaded = onstack_loader_counts_in(info);
+  if (load > list->last) list->last = load;
+  if (go_is_looked_at(list, load)) return 0;
+  if (list->count == list->room) {
+    list->left_out++;
+    return 0;
+  }
+  go_object *object = &list->objects[list->count];
+  onstack_object_copy_headers(info, &copy);
+  object->bias = info->dlpi_addr;
+  object->load = load;
+  object->segment_count = 0;
+  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &copy.headers[i];
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == GO_SEGMENTS) continue;
+    uint64_t low = info->dlpi_addr + segment->p_vaddr;
+    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
+  }
+  object->is_program = is_program;
+  object->path[0] = 0;
+  if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
+  list->count++;
+  return 0;
+}
+
+static void go_note_section(go_sections *sections, const char *name, const onstack_elf_section *section, uint64_t bias) {
+  if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
+    sections->pclntab = bias + section->vaddr;
+    sections->pclntab_size = section->bytes;
+  } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
+    sections->module = bias + section->vaddr;
+    sections->module_size = section->bytes;
+  }
+}
+
+/* 0 if the object has Go's function table. Reads its file, which may be another one by now. Errors: -errno; -ENOMEM, where
+   that cannot be told. */
+static int go_object_sections(const go_object *object, go_sections *sections) {
+  onstack_elf_file file;
+  char name[32];
+  memset(sections, 0, sizeof(*sections));
+  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : onstack_own_executable());
+  /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
+  const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+  if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
+  if (error != 0) return error;
+  for (uint32_t i = 0; i < file.section_count; i++) {
+    if (!(file.sections[i].flags & ONSTACK_ELF_SECTION_ALLOCATED)) continue;
+    onstack_elf_section_name(&file, &file.sections[i], name, sizeof(name));
+    go_note_section(sections, name, &file.sections[i], object->bias);
+  }
+  onstack_elf_close(&file);
+  return sections->pclntab != 0 ? 0 : -ENOENT;
+}
+
+/* True if all of it lies in one loaded segment. */
+static bool go_object_holds(const go_object *object, uint64_t address, uint64_t size) {
+  for (uint32_t i = 0; i < object->segment_count; i++) {
+    const onstack_code_range *segment = &object->segments[i];
+    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
+  }
+  return false;
+}
+
+static void go_add_other(void *data, struct dl_phdr_info *info) {
+  go_object_list *list = data;
+  for (uint32_t i = 0; i < list->count; i++)
+    if (list->objects[i].bias == info->dlpi_addr) return;
+  info->dlpi_adds = list->loaded.adds;
+  info->dlpi_subs = list->loaded.subs;
+  go_copy_object(info, 0, list);
+}
+
+/* More loaded, in all namespaces, than listed, of our own: see sampler/modules/modules.c. */
+static bool go_has_others(const go_object_list *list) {
+  return (int64_t)(list->loaded.adds - list->loaded.subs) > (int64_t)list->length;
+}
+
+static void go_list_own(go_object_list *list) {
+  list->count = list->length = list->left_out = 0;
+  list->last = 0;
+  memset(list->live_is_there, 0, sizeof(list->live_is_there));
+  onstack_loader_each_load(go_copy_object, list);
+}
+
+static void go_list_all(go_object_list *list) {
+  go_list_own(list);
+  if (!go_has_others(list)) return;
+  if (list->looked != 0) { /* what a whole list of our own lacks belongs to the others */
+    list->looked = 0;
+    go_list_own(list);
+  }
+  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
+}
+
+/* Fills in the objects. */
+static void go_objects_list(go_object_list *list) {
+  for (uint32_t pass = 0; pass < GO_PASSES; pass++) {
+    go_list_all(list);
+    if (list->left_out == 0) return;
+    const uint32_t room = list->count + list->left_out + GO_ROOM;
+    go_object *objects = realloc(list->objects, room * sizeof(*objects));
+    if (!objects) return;
+    list->objects = objects;
+    list->room = room;
+  }
+}
+
+/* ---- runtimes ------------------------------------------------------------------------------------------------------------ */
 
 /* moduledata in words (runtime/symtab.go, Go 1.18 to 1.26), from 0 pcHeader on. The section .go.module holds it. */
 #define GO_MODULE_PCTAB 10
@@ -13746,13 +13625,13 @@ static bool go_is_live(uint32_t index) {
   return index < ONSTACK_GO_RUNTIMES && onstack_load_relaxed(&onstack_code.go[index].text.high) != 0;
 }
 
-static bool go_is_there(uint32_t index, const onstack_go_object_list *list) {
+static bool go_is_there(uint32_t index, const go_object_list *list) {
   const go_entry *entry = &go_entries[index];
   if (list->live_is_there[index]) return true;
   for (uint32_t i = 0; i < list->count; i++) {
-    const onstack_go_object *object = &list->objects[i];
+    const go_object *object = &list->objects[i];
     if (object->load != 0 && entry->load != 0 && object->load != entry->load) continue;
-    if (object->bias == entry->bias && onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
+    if (object->bias == entry->bias && go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
       return go_is_same(entry);
   }
   return list->left_out > 0; /* perhaps */
@@ -13767,7 +13646,7 @@ static void go_retire(uint32_t index) {
 }
 
 /* Whether there were any: an object that found no free entry may get one. */
-static bool go_retire_missing(const onstack_go_object_list *list) {
+static bool go_retire_missing(const go_object_list *list) {
   bool retired = false;
   for (uint32_t i = 0; i < onstack_code.go_count; i++) {
     if (!go_entries[i].copy || !go_is_live(i) || go_is_there(i, list)) continue;
@@ -13804,11 +13683,11 @@ static uint32_t go_free_entry(bool *soon) {
 }
 
 /* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
-static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections, onstack_go_pclntab *table,
+static bool go_find_text(const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
                          onstack_code_range *text) {
   uint64_t module[GO_MODULE_ETEXT + 1];
   if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
-      onstack_go_object_holds(object, sections->module, sections->module_size) &&
+      go_object_holds(object, sections->module, sections->module_size) &&
       onstack_process_memory_copy(sections->module, module, sizeof(module)) == sizeof(module) &&
       module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
@@ -13819,7 +13698,7 @@ static bool go_find_text(const onstack_go_object *object, const onstack_go_secti
     memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
     *text = (onstack_code_range){table->text, table->text + end};
   }
-  return text->low < text->high && onstack_go_object_holds(object, text->low, text->high - text->low);
+  return text->low < text->high && go_object_holds(object, text->low, text->high - text->low);
 }
 
 /* What handlers need of a copied table lies behind the names, which are half of it: the copy becomes that part. */
@@ -13835,8 +13714,8 @@ static uint8_t *go_keep_tail(uint8_t *copy, const onstack_go_pclntab *table, ons
 }
 
 /* The entry of a table that was opened; `copy` is the table's memory, NULL: it stays where it is. False: it cannot be. */
-static bool go_enter(uint32_t index, const onstack_go_object *object, const onstack_go_sections *sections,
-                     onstack_go_pclntab *table, uint8_t *copy) {
+static bool go_enter(uint32_t index, const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
+                     uint8_t *copy) {
   onstack_go_runtime go;
   memset(&go, 0, sizeof(go));
   if (!go_find_text(object, sections, table, &go.text)) return false;
@@ -13872,17 +13751,17 @@ static bool go_enter(uint32_t index, const onstack_go_object *object, const onst
 }
 
 /* False: it has Go's tables, or may have them, but they could not be read. */
-static bool go_inspect_object(const onstack_go_object *object) {
-  onstack_go_sections sections;
+static bool go_inspect_object(const go_object *object) {
+  go_sections sections;
   onstack_go_pclntab table;
   bool soon;
-  const int error = onstack_go_object_sections(object, &sections);
+  const int error = go_object_sections(object, &sections);
   if (error != 0) return error != -ENOMEM;
   for (uint32_t i = 0; i < onstack_code.go_count; i++)
-    if (go_is_live(i) && onstack_go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
+    if (go_is_live(i) && go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
   const uint32_t index = go_free_entry(&soon);
   if (index == ONSTACK_GO_RUNTIMES) return !soon;
-  if (!onstack_go_object_holds(object, sections.pclntab, sections.pclntab_size)) return true;
+  if (!go_object_holds(object, sections.pclntab, sections.pclntab_size)) return true;
   const size_t size = sections.pclntab_size;
   const void *base = (const void *)(uintptr_t)sections.pclntab;
   uint8_t *copy = NULL;
@@ -13899,12 +13778,12 @@ static bool go_inspect_object(const onstack_go_object *object) {
 }
 
 void onstack_go_runtime_refresh(void) {
-  onstack_go_object_list list = {.looked = go_looked};
+  go_object_list list = {.looked = go_looked};
   go_free_retired();
   if (!onstack_loader_count(&list.loaded)) return;
   if (go_seen_any && onstack_loader_same(&list.loaded, &go_seen)) return;
   for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list.live[i] = go_is_live(i) ? go_entries[i].load : 0;
-  onstack_go_objects_list(&list);
+  go_objects_list(&list);
   if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
   const bool retired = go_retire_missing(&list);
   bool finished = list.left_out == 0;
@@ -14457,6 +14336,15 @@ static bool modules_miss_tables(void) {
   return false;
 }
 
+static bool (*readers_left)(void); /* NULL: no session has begun yet */
+
+void onstack_readers_are_asked_by(bool (*left)(void)) { onstack_publish(&readers_left, left); }
+
+bool onstack_readers_have_left(void) {
+  bool (*const left)(void) = onstack_observe(&readers_left);
+  return !onstack_traceback_is_busy() && (!left || left());
+}
+
 static void modules_free_retired(void) {
   if (modules_retired_count == 0 || !onstack_readers_have_left()) return;
   /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
@@ -14833,17 +14721,6 @@ int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t addres
 }
 
 #endif
-
-/* ---- core/sampler/modules/readers.c ---- */
-
-static bool (*readers_left)(void); /* NULL: no session has begun yet */
-
-void onstack_readers_are_asked_by(bool (*left)(void)) { onstack_publish(&readers_left, left); }
-
-bool onstack_readers_have_left(void) {
-  bool (*const left)(void) = onstack_observe(&readers_left);
-  return !onstack_traceback_is_busy() && (!left || left());
-}
 
 /* ---- core/sampler/modules/rule_table.c ---- */
 

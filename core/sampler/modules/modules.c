@@ -6,14 +6,12 @@
 #include "platform/loader.h"
 #include "platform/own_executable.h"
 #include "platform/own_memory.h"
+#include "platform/process_memory.h"
 #include "sampler/modules/dwarf.h"
 #include "sampler/modules/fde_lookup.h"
-#include "sampler/modules/frame_section.h"
-#include "platform/process_memory.h"
-#include "sampler/modules/other_objects.h"
-#include "sampler/modules/readers.h"
 #include "sampler/modules/rule_table.h"
 #include "sampler/unwind/pc_cache.h"
+#include "sampler/unwind/traceback_walk.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -536,6 +534,15 @@ static bool modules_miss_tables(void) {
   for (uint32_t i = 0; i < modules_known.count; i++)
     if (module_is_due(&modules_known.entries[i], now)) return true;
   return false;
+}
+
+static bool (*readers_left)(void); /* NULL: no session has begun yet */
+
+void onstack_readers_are_asked_by(bool (*left)(void)) { onstack_publish(&readers_left, left); }
+
+bool onstack_readers_have_left(void) {
+  bool (*const left)(void) = onstack_observe(&readers_left);
+  return !onstack_traceback_is_busy() && (!left || left());
 }
 
 static void modules_free_retired(void) {

@@ -10,7 +10,7 @@
 #include "sampler/signal/own_threads_wait.h"
 #include "sampler/threads/task.h"
 #include "sampler/threads/task_list.h"
-#include "sampler/modules/readers.h"
+#include "sampler/modules/modules.h"
 #include "sampler/source/arm.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/source/process_tick.h"
