@@ -4260,10 +4260,12 @@ ONSTACK_INTERNAL void onstack_modules_after_fork(void);
 
 /* ---- readers of tables --------------------------------------------------------------------------------------------------- */
 
-/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary threads. */
+/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary
+   threads. */
 ONSTACK_INTERNAL bool onstack_readers_have_left(void);
 
-/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of them. */
+/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of
+   them. */
 ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
 
 /* ---- objects of other namespaces ----------------------------------------------------------------------------------------- */
@@ -22802,16 +22804,11 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
-/* ---- core/sampler/unwind/rules_undescribed.h ---- */
-/* The part of unwinder_rules_handler.c for code that no module describes; included there and nowhere else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_UNDESCRIBED_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_UNDESCRIBED_H
-
 /* ---- core/sampler/unwind/rules_cursor.h ---- */
 /*
- * The state of a walk of unwinder_rules_handler.c, and the steps that all kinds of code share. The walker's parts are
- * headers of static functions, included there and nowhere else, so that the whole walk is inlined into one frame on the
- * signal stack.
+ * The state of a walk of unwinder_rules_handler.c, and the steps that the walker and its part for the processor
+ * (rules_x86_64.h, rules_aarch64.h) share. All are static functions, included there and nowhere else, so that the whole walk
+ * is inlined into one frame on the signal stack.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
 #define ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
@@ -22942,7 +22939,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   return RULES_STEP_OK;
 }
 
-#endif
+/* ---- code that no module describes --------------------------------------------------------------------------------------- */
 
 /* To the caller, by the source that knows of such code. */
 static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
@@ -22959,17 +22956,41 @@ static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_curs
   return cursor->generated ? rules_step_generated(cursor) : rules_step_record(cursor);
 }
 
+/* ---- Go's changes of stacks, which all processors share ------------------------------------------------------------------ */
+
+/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
+static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
+  uint64_t pair[2];
+  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
+  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
+  onstack_go_point waits;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
+  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = waits.pc;
+  cursor->sp = waits.sp;
+  cursor->lr = waits.lr;
+  cursor->by_table = true;
+  cursor->fp_unknown = true;
+  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
+  return RULES_STEP_OK;
+}
+
 #endif
 
-/* ---- core/sampler/unwind/rules_go.h ---- */
-/* The part of unwinder_rules_handler.c for Go code; included there and nowhere else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_H
-
-/* ---- core/sampler/unwind/rules_arch.h ---- */
 /*
- * The part of unwinder_rules_handler.c that each processor has its own of, from the files that are named after it;
- * included there and nowhere else. They define
+ * What each processor has its own of, from the file that is named after it. Each defines
  *
  *   rules_step_signal             from the signal trampoline to what was interrupted
  *   rules_read_register           a general register of the interrupted code by its DWARF number
@@ -22980,14 +23001,13 @@ static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_curs
  *   rules_step_go_by_table        ... by pcsp: a caller on a goroutine whose stack is being moved
  *   rules_leave_injected          from asyncPreempt or sigpanic to what it was put before
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_ARCH_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_ARCH_H
-
 #if defined(__x86_64__)
-/* ---- core/sampler/unwind/rules_native_x86_64.h ---- */
-/* sampler/unwind/rules_arch.h for x86_64: native code. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_X86_64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_X86_64_H
+/* ---- core/sampler/unwind/rules_x86_64.h ---- */
+/* The part of unwinder_rules_handler.c for x86_64; included there and nowhere else. */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_X86_64_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_X86_64_H
+
+/* ---- native code --------------------------------------------------------------------------------------------------------- */
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) with
@@ -23097,49 +23117,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *c
   return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
 }
 
-#endif
-
-/* ---- core/sampler/unwind/rules_go_x86_64.h ---- */
-/* sampler/unwind/rules_arch.h for x86_64: Go code. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_X86_64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_X86_64_H
-
-/* ---- core/sampler/unwind/rules_go_switch.h ---- */
-/* The part of unwinder_rules_handler.c for Go's changes of stacks that all processors share; included there and nowhere
-   else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-
-/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
-static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
-  uint64_t pair[2];
-  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
-  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = sp + 16;
-  cursor->fp = pair[0];
-  cursor->pc = onstack_address_strip(pair[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
-static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
-  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
-  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = waits.pc;
-  cursor->sp = waits.sp;
-  cursor->lr = waits.lr;
-  cursor->by_table = true;
-  cursor->fp_unknown = true;
-  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
-  return RULES_STEP_OK;
-}
-
-#endif
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
 
 /* A Go function without a pcsp table. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
@@ -23221,10 +23199,12 @@ static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cur
 #endif
 
 #elif defined(__aarch64__)
-/* ---- core/sampler/unwind/rules_native_aarch64.h ---- */
-/* sampler/unwind/rules_arch.h for aarch64: native code. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_AARCH64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_AARCH64_H
+/* ---- core/sampler/unwind/rules_aarch64.h ---- */
+/* The part of unwinder_rules_handler.c for aarch64; included there and nowhere else. */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_AARCH64_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_AARCH64_H
+
+/* ---- native code --------------------------------------------------------------------------------------------------------- */
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
@@ -23353,191 +23333,15 @@ static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *c
   return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
 }
 
-#endif
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
 
-/* ---- core/sampler/unwind/rules_go_aarch64.h ---- */
 /*
- * sampler/unwind/rules_arch.h for aarch64: Go code.
- *
  * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
  *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
  *   large:  sub x20, sp, #n;  stp x29, lr, [x20, #-8];  mov sp, x20;  sub x29, sp, #8
  *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
  * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_AARCH64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_AARCH64_H
-
-/* ---- core/sampler/unwind/rules_go_switch.h ---- */
-/* The part of unwinder_rules_handler.c for Go's changes of stacks that all processors share; included there and nowhere
-   else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-
-/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
-static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
-  uint64_t pair[2];
-  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
-  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = sp + 16;
-  cursor->fp = pair[0];
-  cursor->pc = onstack_address_strip(pair[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
-static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
-  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
-  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = waits.pc;
-  cursor->sp = waits.sp;
-  cursor->lr = waits.lr;
-  cursor->by_table = true;
-  cursor->fp_unknown = true;
-  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
-  return RULES_STEP_OK;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/rules_native_aarch64.h ---- */
-/* sampler/unwind/rules_arch.h for aarch64: native code. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_AARCH64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_AARCH64_H
-
-/*
- * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
- * fault_address, x0 .. x30, sp, pc.
- */
-static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
-  uint64_t frame[2], code[2];
-  uint64_t registers = cursor->sp + 128 + 176 + 8;
-  if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
-      !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = onstack_address_strip(frame[1]);
-  cursor->fp = frame[0];
-  cursor->sp = code[0];
-  cursor->pc = code[1];
-  cursor->exact = true;
-  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
-}
-
-static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
-  if (!cursor->context || number > 30) return false;
-  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
-  return true;
-}
-
-/* An instruction, which may lie in memory that somebody unmaps. */
-static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
-  uint64_t pair[2];
-  if (pc & 3 || !onstack_memory_read_pair(cursor->memory, pc & ~(uint64_t)7, pair)) return false;
-  *code = (uint32_t)(pair[0] >> (pc & 4) * 8);
-  return true;
-}
-
-/*
- * The kernel's trampoline has no CFI on arm64 (arch/arm64/kernel/vdso/sigreturn.S says why), and a libc may bring its
- * own: it is known by its two instructions, mov x8, #139; svc #0, as in libgcc. They are read only where SP may point at
- * the kernel's frame, so other code without CFI costs little: uc_flags and uc_link, behind the siginfo (which is written
- * for SA_SIGINFO only), are zero.
- */
-static ONSTACK_HANDLER bool rules_is_trampoline(const rules_cursor *cursor) {
-  uint64_t info[2];
-  uint32_t code, next;
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 128, info) || info[0] != 0 || info[1] != 0) return false;
-  if (!rules_read_code(cursor, cursor->pc, &code)) return false;
-  if (cursor->exact && code == 0xd4000001u) return rules_read_code(cursor, cursor->pc - 4, &code) && code == 0xd2801168u;
-  return code == 0xd2801168u && rules_read_code(cursor, cursor->pc + 4, &next) && next == 0xd4000001u;
-}
-
-/*
- * Linkers write no CFI for .plt and for branch veneers on arm64. Which instruction of
- *   adrp x16, page; ldr x17, [x16, #n]; add x16, x16, #n; br x17 (or br x16)
- * `code` is; -1: none. None of them moves SP or LR.
- */
-static ONSTACK_HANDLER int rules_plt_place(uint32_t code) {
-  if ((code & 0x9f00001fu) == 0x90000010u) return 0;
-  if ((code & 0xffc003ffu) == 0xf9400211u) return 1;
-  if ((code & 0xffc003ffu) == 0x91000210u) return 2;
-  return (code & 0xffffffdfu) == 0xd61f0200u ? 3 : -1;
-}
-
-/* To the caller of an interrupted stub. False: it is none. */
-static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
-  uint32_t code, before;
-  if (!cursor->exact || !rules_read_code(cursor, cursor->pc, &code)) return false;
-  bool entry = code == 0xd503245fu || code == 0xa9bf7bf0u; /* bti c; the first of .plt: stp x16, x30, [sp, #-16]! */
-  int place = rules_plt_place(code);
-  if (!entry && place < 0) return false;
-  if (!entry && rules_read_code(cursor, cursor->pc - 4 * (uint64_t)(place + 1), &before) && before == 0xa9bf7bf0u)
-    cursor->sp += 16;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-/*
- * An interrupted function of another module than LR: it has not called anything, or LR would be in it, so the caller is
- * in LR. That is the vDSO, whose functions have neither CFI nor frames on arm64. False: LR says nothing.
- */
-static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
-  onstack_code_range here = {0, 0};
-  uint64_t record[2];
-  if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
-  if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
-  /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
-    return false;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-#define RULES_STP_MASK 0xffc07fffu
-#define RULES_STP_FP_LR 0xa9807bfdu /* stp x29, x30, [sp, #-n]! */
-#define RULES_MOV_FP_SP 0x910003fdu /* mov x29, sp */
-#define RULES_PACIASP 0xd503233fu
-#define RULES_RET 0xd65f03c0u
-#define RULES_RETAA 0xd65f0bffu
-
-/*
- * To the caller of an interrupted function that has no frame yet, or none any more: the frame pointer is its caller's, so the
- * record there would skip that one. False: the function has its frame.
- */
-static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
-  uint64_t words;
-  onstack_code_range range = {0, 0};
-  const uint64_t at = cursor->pc - 4;
-  if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
-      !onstack_code_is_known(cursor->lr - 1, &range))
-    return false;
-  if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
-  const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);
-  if (code == RULES_MOV_FP_SP && (before & RULES_STP_MASK) == RULES_STP_FP_LR)
-    cursor->sp += 8 * (128 - (before >> 15 & 127)); /* its immediate is negative */
-  else if ((code & RULES_STP_MASK) != RULES_STP_FP_LR && code != RULES_PACIASP && code != RULES_RET && code != RULES_RETAA)
-    return false;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-/* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
-  if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
-  if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  if (cursor->described && cursor->exact) return ONSTACK_TRUNCATED_NO_RULE;
-  return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
-}
-
-#endif
 
 /* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cursor) {
@@ -23739,44 +23543,93 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *
 
 #endif
 
-#endif
+/* ---- code that .eh_frame describes --------------------------------------------------------------------------------------- */
 
-/* ---- core/sampler/unwind/rules_go_switch.h ---- */
-/* The part of unwinder_rules_handler.c for Go's changes of stacks that all processors share; included there and nowhere
-   else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
+/*
+ * Whether the caller's frame is on another stack: coroutines lead to their parent's by a link in memory, and a function that
+ * calls on a stack of its choice (psm) has its frame pointer on the one that it came from.
+ */
+static ONSTACK_HANDLER bool rules_cfa_is_elsewhere(const rules_cursor *cursor, uint64_t cfa) {
+  const onstack_memory *memory = cursor->memory;
+  if (cursor->rule->cfa == ONSTACK_CFA_SP || cursor->rule->cfa == ONSTACK_CFA_PLT) return false;
+  if (cfa & 7 || !onstack_address_plausible(cfa)) return false;
+  if (memory->high != 0 && (cfa <= memory->low || cfa > memory->high)) return true;
+  return cfa <= cursor->sp && onstack_rule_is_link(cursor->rule);
+}
 
-/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
-static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
+  switch (rule->cfa) {
+  case ONSTACK_CFA_SP:
+    *cfa = cursor->sp + offset;
+    break;
+  case ONSTACK_CFA_FP:
+    *cfa = cursor->fp + offset;
+    break;
+  case ONSTACK_CFA_BX:
+    *cfa = cursor->bx + offset;
+    break;
+  case ONSTACK_CFA_DEREF_FP:
+    if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_DEREF_SP:
+    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_REGISTER:
+    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += offset;
+    break;
+  default: /* ONSTACK_CFA_PLT */
+    *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
+  }
+  if (!rules_cfa_is_elsewhere(cursor, *cfa)) return rules_check_cfa(cursor, *cfa);
+  return rules_leave_stack(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+/* Return address and frame pointer of the caller; neighbours in memory nearly always. */
+static ONSTACK_HANDLER bool rules_read_caller(rules_cursor *cursor, uint64_t cfa, uint64_t *ra, uint64_t *fp) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t ra_at = cfa + (uint64_t)((int64_t)rule->ra * 8);
   uint64_t pair[2];
-  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
-  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = sp + 16;
-  cursor->fp = pair[0];
-  cursor->pc = onstack_address_strip(pair[1]);
+  *fp = cursor->fp;
+  if (rule->ra == ONSTACK_AT_SAME) {
+    if (!cursor->exact) return false; /* the link register is known for an interrupted frame only */
+    *ra = cursor->lr;
+  } else if (!onstack_memory_read_pair(cursor->memory, ra_at - 8, pair)) {
+    return false;
+  } else {
+    *ra = pair[1];
+    if (rule->fp == rule->ra - 1) *fp = pair[0];
+  }
+  if (rule->fp == ONSTACK_AT_SAME || (rule->ra != ONSTACK_AT_SAME && rule->fp == rule->ra - 1)) return true;
+  if (rule->fp == ONSTACK_AT_FP) return rules_read(cursor->memory, cursor->fp, fp);
+  return rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->fp * 8), fp);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t cfa, ra, fp, bx = cursor->bx;
+  if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
+  if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
+  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
+  onstack_truncation why = rules_find_cfa(cursor, &cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (ONSTACK_ARCH_FOLLOWS_BX && rule->bx != ONSTACK_AT_SAME &&
+      !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  cursor->fp = fp;
+  cursor->bx = bx;
+  cursor->pc = onstack_address_strip(ra);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
 
-/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
-static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
-  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
-  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = waits.pc;
-  cursor->sp = waits.sp;
-  cursor->lr = waits.lr;
-  cursor->by_table = true;
-  cursor->fp_unknown = true;
-  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
-  return RULES_STEP_OK;
-}
-
-#endif
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
 
 /* Interrupted in a function that moves to another stack: has SP changed already? */
 static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor *cursor, bool *switched) {
@@ -23820,17 +23673,14 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *curs
   return rules_step_go_interrupted(cursor, &frame);
 }
 
-#endif
+/* ---- frames that are known ----------------------------------------------------------------------------------------------- */
 
-/* ---- core/sampler/unwind/rules_hot.h ---- */
 /*
- * The part of unwinder_rules_handler.c for what most frames are: a return address that the PC cache knows, with a plain
- * rule or in a plain Go function, on a page that was just proven readable. It takes as many such frames as follow each
- * other, with the cursor in registers, and leaves everything else to the general step; what it does take is exactly what
- * rules_step would have taken (tests/core/test_walk_alike.c compares them). Included there and nowhere else.
+ * What most frames are: a return address that the PC cache knows, with a plain rule or in a plain Go function, on a page that
+ * was just proven readable. rules_run_hot takes as many such frames as follow each other, with the cursor in registers, and
+ * leaves everything else to the general step; what it does take is exactly what rules_step would have taken
+ * (tests/core/test_walk_alike.c compares them).
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_HOT_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_HOT_H
 
 /* What may be loaded: proven by this walk, and inside the bounds of the stack. */
 typedef struct rules_window {
@@ -23928,98 +23778,7 @@ static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstac
   return count;
 }
 
-#endif
-
-/* ---- core/sampler/unwind/rules_native.h ---- */
-/* The part of unwinder_rules_handler.c for code that .eh_frame describes; included there and nowhere else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_H
-
-/*
- * Whether the caller's frame is on another stack: coroutines lead to their parent's by a link in memory, and a function that
- * calls on a stack of its choice (psm) has its frame pointer on the one that it came from.
- */
-static ONSTACK_HANDLER bool rules_cfa_is_elsewhere(const rules_cursor *cursor, uint64_t cfa) {
-  const onstack_memory *memory = cursor->memory;
-  if (cursor->rule->cfa == ONSTACK_CFA_SP || cursor->rule->cfa == ONSTACK_CFA_PLT) return false;
-  if (cfa & 7 || !onstack_address_plausible(cfa)) return false;
-  if (memory->high != 0 && (cfa <= memory->low || cfa > memory->high)) return true;
-  return cfa <= cursor->sp && onstack_rule_is_link(cursor->rule);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
-  switch (rule->cfa) {
-  case ONSTACK_CFA_SP:
-    *cfa = cursor->sp + offset;
-    break;
-  case ONSTACK_CFA_FP:
-    *cfa = cursor->fp + offset;
-    break;
-  case ONSTACK_CFA_BX:
-    *cfa = cursor->bx + offset;
-    break;
-  case ONSTACK_CFA_DEREF_FP:
-    if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += (uint64_t)rule->after * 8;
-    break;
-  case ONSTACK_CFA_DEREF_SP:
-    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += (uint64_t)rule->after * 8;
-    break;
-  case ONSTACK_CFA_REGISTER:
-    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += offset;
-    break;
-  default: /* ONSTACK_CFA_PLT */
-    *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
-  }
-  if (!rules_cfa_is_elsewhere(cursor, *cfa)) return rules_check_cfa(cursor, *cfa);
-  return rules_leave_stack(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-/* Return address and frame pointer of the caller; neighbours in memory nearly always. */
-static ONSTACK_HANDLER bool rules_read_caller(rules_cursor *cursor, uint64_t cfa, uint64_t *ra, uint64_t *fp) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t ra_at = cfa + (uint64_t)((int64_t)rule->ra * 8);
-  uint64_t pair[2];
-  *fp = cursor->fp;
-  if (rule->ra == ONSTACK_AT_SAME) {
-    if (!cursor->exact) return false; /* the link register is known for an interrupted frame only */
-    *ra = cursor->lr;
-  } else if (!onstack_memory_read_pair(cursor->memory, ra_at - 8, pair)) {
-    return false;
-  } else {
-    *ra = pair[1];
-    if (rule->fp == rule->ra - 1) *fp = pair[0];
-  }
-  if (rule->fp == ONSTACK_AT_SAME || (rule->ra != ONSTACK_AT_SAME && rule->fp == rule->ra - 1)) return true;
-  if (rule->fp == ONSTACK_AT_FP) return rules_read(cursor->memory, cursor->fp, fp);
-  return rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->fp * 8), fp);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t cfa, ra, fp, bx = cursor->bx;
-  if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
-  if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
-  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
-  onstack_truncation why = rules_find_cfa(cursor, &cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
-  if (ONSTACK_ARCH_FOLLOWS_BX && rule->bx != ONSTACK_AT_SAME &&
-      !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cfa;
-  cursor->fp = fp;
-  cursor->bx = bx;
-  cursor->pc = onstack_address_strip(ra);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-#endif
+/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
 
 /* Code that is entered by other means than a call, or enters its callee by a jump (corosensei): nothing can be proven of it,
    and its frames are known by themselves. */

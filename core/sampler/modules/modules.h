@@ -37,10 +37,12 @@ ONSTACK_INTERNAL void onstack_modules_after_fork(void);
 
 /* ---- readers of tables --------------------------------------------------------------------------------------------------- */
 
-/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary threads. */
+/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary
+   threads. */
 ONSTACK_INTERNAL bool onstack_readers_have_left(void);
 
-/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of them. */
+/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of
+   them. */
 ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
 
 /* ---- objects of other namespaces ----------------------------------------------------------------------------------------- */
