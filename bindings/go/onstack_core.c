@@ -2596,8 +2596,8 @@ static inline __attribute__((always_inline, unused)) uint32_t onstack_interprete
 
 /* ---- core/sampler/unwind/unwinder.h ---- */
 /*
- * The unwinder seam inside the library: registers -> return addresses. A variant is a sibling file unwinder_<name>.c
- * behind this struct; the user's own comes through unwinder_custom_handler.c.
+ * The unwinder seam inside the library: registers -> return addresses. A variant is one onstack_unwinder_ops in a file
+ * unwinder*_handler.c; the user's own comes through unwinder_handler.c.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_UNWINDER_H
 #define ONSTACK_SAMPLER_UNWIND_UNWINDER_H
@@ -2678,7 +2678,7 @@ typedef struct onstack_memory {
   uint64_t high;
   uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
   uint64_t page_high;
-  uint64_t before[2]; /* the same before that, the latest first, as memory_probe_handler.c packs them: calls across
+  uint64_t before[2]; /* the same before that, the latest first, as probe_pack packs them: calls across
                          languages go to other stacks and back, by way of a goroutine's g */
   onstack_stack_range ranges[ONSTACK_STACK_RANGES];
 } onstack_memory;
@@ -2714,6 +2714,28 @@ ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, ui
 /* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
 
+/* ---- the pipes of reader `pipe` ------------------------------------------------------------------------------------------ */
+
+/*
+ * The pipes of reader `pipe` (memory_pipe_handler.c) are open only while a session runs on a system that refuses
+ * process_vm_readv; elsewhere none is made.
+ */
+
+/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
+ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
+
+/* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
+
+/* Closes them; one that a walk holds at this instant stays. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_memory_pipe_close(void);
+
+/* In the child of a fork: gives the inherited pipes back, which the parent goes on using. */
+ONSTACK_INTERNAL void onstack_memory_pipe_after_fork(void);
+
+/* Two words through a pipe; false where none is open, too. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]);
+
 #endif
 
 /* How a walk came from a frame to its caller. */
@@ -2722,6 +2744,10 @@ ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t 
 #define ONSTACK_BY_GO 2u       /* Go's tables and conventions */
 #define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
 #define ONSTACK_BY_UNWINDER 4u /* the user's */
+
+/* Marks in the same byte: the caller has to be proven yet (walk.h). */
+#define ONSTACK_BY_UNPROVEN 0x80u
+#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
 
 /* A frame pointer or a link register that is not known: no address, and not the 0 of a stack's end. */
 #define ONSTACK_UNKNOWN_REGISTER 1u
@@ -2733,8 +2759,8 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks (sampler/unwind/call_site_check.h); what stands behind the
-                          last frame is undefined. NULL: not wanted */
+  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks; what stands behind the last frame is undefined.
+                          NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -3541,7 +3567,156 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
 
 #endif
 
-/* ---- core/sampler/unwind/chain_end.h ---- */
+/* ---- core/sampler/unwind/frame_pointer.h ---- */
+/* Chains of frame pointers: where they end, and how they go on at a change of stacks. */
+#ifndef ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
+#define ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
+
+/* ---- core/sampler/unwind/code_map.h ---- */
+/*
+ * What the walkers know about the process's code, for the whole copy of the library:
+ *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
+ *   - the Go functions at which stacks are switched.
+ * Written in ordinary threads (code_map_update.c), read in the handler without locks. Static memory, never freed.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
+#define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
+
+/* ---- core/platform/code_source_ops.h ---- */
+/*
+ * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
+ * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
+ * in three files. Each may be NULL but the first. code_source_handler.c chooses the variant: one for the process.
+ * Names by what engines write or register, whoever walks their code, are profile/generated/name_source.h's.
+ *
+ * A variant that knows some of the code leaves the rest to sampler/unwind/code_source_frame_pointers_handler.c.
+ */
+#ifndef ONSTACK_PLATFORM_CODE_SOURCE_OPS_H
+#define ONSTACK_PLATFORM_CODE_SOURCE_OPS_H
+
+struct onstack_memory;
+
+typedef struct onstack_code_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_code_range;
+
+/* A frame in such code; after a step, that of its caller. */
+typedef struct onstack_code_frame {
+  uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
+  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
+  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
+} onstack_code_frame;
+
+typedef struct onstack_code_source {
+  const char *name;
+  /* Steps to the caller; pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the
+     stack is cut here. `memory`: sampler/unwind/memory.h. In the signal handler, and wherever a stack is walked again. */
+  onstack_truncation (*step)(onstack_code_frame *frame, struct onstack_memory *memory);
+  /* All executable ranges have changed to these, sorted, those of modules too (sampler/unwind/rules.h tells them
+     apart). Ordinary threads, under the map lock: calls nothing that asks for mappings. */
+  void (*ranges_changed)(const onstack_code_range *ranges, uint32_t count);
+  /* Writes the name of the function at an address, NUL-terminated; false: not known. Ordinary threads, without a lock. */
+  bool (*symbol)(uint64_t address, char *name, size_t size);
+  /* What its memory is called among the mappings of a profile; NULL: "//anon". */
+  const char *mapping;
+} onstack_code_source;
+
+#endif
+
+#define ONSTACK_CODE_RANGES 2048u
+
+/* How a walk goes on behind an address in a Go function that is not like the others. */
+#define ONSTACK_GO_PLAIN 0u      /* it is */
+#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
+#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
+#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
+#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
+#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
+#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
+#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (sampler/unwind/go_stack.h) */
+#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
+#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
+#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
+
+#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
+#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
+
+/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
+typedef struct onstack_go_functions {
+  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
+  const uint8_t *functions; /* records (_func) */
+  const uint8_t *pctab;
+  const uint8_t *end; /* of all of it */
+  uint64_t text;
+  uint32_t count;
+  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
+} onstack_go_functions;
+
+typedef struct onstack_go_special {
+  onstack_code_range body;
+  uint32_t kind;      /* ONSTACK_GO_* */
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
+                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
+} onstack_go_special;
+
+/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+typedef struct onstack_go_layout {
+  uint64_t tls_g; /* from the thread pointer: the current g */
+  uint32_t g_m;
+  uint32_t sched_sp; /* g.sched */
+  uint32_t sched_pc;
+  uint32_t sched_lr; /* arm64 only, else 0 */
+  uint32_t m_curg;
+  uint32_t g_labels; /* set by the host, see sampler/labels/go_labels.h; 0: not known */
+  bool known;
+} onstack_go_layout;
+
+typedef struct onstack_go_runtime {
+  onstack_code_range text; /* high 0: the entry describes nothing (sampler/modules/go_runtime.c) */
+  onstack_go_functions functions;
+  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
+  uint32_t special_count;
+  uint32_t reserved;
+  onstack_go_layout layout;
+  onstack_go_special specials[ONSTACK_GO_SPECIALS];
+} onstack_go_runtime;
+
+typedef struct onstack_code_map {
+  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
+  uint32_t count;
+  uint32_t stale;    /* a walk met a return address that no range holds: look again */
+  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
+  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
+  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
+  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
+} onstack_code_map;
+
+ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
+
+/*
+ * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
+ * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted, and
+ * *last does not hold it. Signal-safe.
+ */
+ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
+/* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_is_known(uint64_t address, onstack_code_range *last);
+
+/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
+
+/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
+
+/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
+
+#endif
+
+/* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
+
 /*
  * Whether a chain of frame pointers is whole where it ends. Zero marks the outermost frame, but code without frame pointers
  * keeps anything in the register, zero too, and leaves it zero from the beginning of a thread on. So the chain is whole only
@@ -3552,8 +3727,6 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
  *   libc's code that calls the function of a thread: it called that of a thread of ours, too
  *   Go's functions at which a stack begins (sampler/unwind/code_map.h)
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_CHAIN_END_H
-#define ONSTACK_SAMPLER_UNWIND_CHAIN_END_H
 
 /* Written by ordinary threads, with the same numbers each time; 0: not known. */
 typedef struct onstack_chain_roots {
@@ -3576,6 +3749,29 @@ ONSTACK_INTERNAL onstack_truncation onstack_chain_end(uint64_t address, uint64_t
 #define ONSTACK_CHAIN_THREAD_BEGINS()                                                                                       \
   onstack_chain_note_thread((uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
 ONSTACK_INTERNAL void onstack_chain_note_thread(uint64_t return_address);
+
+/* ---- changes of stacks --------------------------------------------------------------------------------------------------- */
+
+/* What unwinder_frame_pointer_handler.c shares with its parts for each processor. */
+
+typedef struct onstack_fp_cursor {
+  uint64_t fp;
+  uint64_t floor;     /* the next record must lie here or above */
+  uint64_t system_sp; /* arm64: g0.sched.sp outside of the last callback passed; 0: the thread's own */
+  bool scheduled;     /* a frame of Go's scheduler was passed */
+} onstack_fp_cursor;
+
+/* The record at the cursor belongs to code at `pc`, which asmcgocall or crosscall2 has called. */
+typedef struct onstack_fp_call {
+  const onstack_go_runtime *go;
+  uint64_t saved_fp;
+  uint64_t pc;
+  uint64_t return_address;
+  uint32_t kind; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
+} onstack_fp_call;
+
+/* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
 
 #endif
 
@@ -4431,149 +4627,6 @@ ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
 
 /* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
-
-#endif
-
-/* ---- core/sampler/unwind/code_map.h ---- */
-/*
- * What the walkers know about the process's code, for the whole copy of the library:
- *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
- *   - the Go functions at which stacks are switched.
- * Written in ordinary threads (code_map_update.c), read in the handler without locks. Static memory, never freed.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
-#define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
-
-/* ---- core/platform/code_source_ops.h ---- */
-/*
- * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
- * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
- * in three files. Each may be NULL but the first. code_source_handler.c chooses the variant: one for the process.
- * Names by what engines write or register, whoever walks their code, are profile/generated/name_source.h's.
- *
- * A variant that knows some of the code leaves the rest to sampler/unwind/code_source_frame_pointers_handler.c.
- */
-#ifndef ONSTACK_PLATFORM_CODE_SOURCE_OPS_H
-#define ONSTACK_PLATFORM_CODE_SOURCE_OPS_H
-
-struct onstack_memory;
-
-typedef struct onstack_code_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_code_range;
-
-/* A frame in such code; after a step, that of its caller. */
-typedef struct onstack_code_frame {
-  uint64_t pc, sp, fp;
-  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
-  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
-  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
-} onstack_code_frame;
-
-typedef struct onstack_code_source {
-  const char *name;
-  /* Steps to the caller; pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the
-     stack is cut here. `memory`: sampler/unwind/memory.h. In the signal handler, and wherever a stack is walked again. */
-  onstack_truncation (*step)(onstack_code_frame *frame, struct onstack_memory *memory);
-  /* All executable ranges have changed to these, sorted, those of modules too (sampler/unwind/rules.h tells them
-     apart). Ordinary threads, under the map lock: calls nothing that asks for mappings. */
-  void (*ranges_changed)(const onstack_code_range *ranges, uint32_t count);
-  /* Writes the name of the function at an address, NUL-terminated; false: not known. Ordinary threads, without a lock. */
-  bool (*symbol)(uint64_t address, char *name, size_t size);
-  /* What its memory is called among the mappings of a profile; NULL: "//anon". */
-  const char *mapping;
-} onstack_code_source;
-
-#endif
-
-#define ONSTACK_CODE_RANGES 2048u
-
-/* How a walk goes on behind an address in a Go function that is not like the others. */
-#define ONSTACK_GO_PLAIN 0u      /* it is */
-#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
-#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
-#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
-#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
-#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
-#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
-#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (sampler/unwind/go_stack.h) */
-#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
-#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
-#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
-
-#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
-#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
-
-/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
-typedef struct onstack_go_functions {
-  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
-  const uint8_t *functions; /* records (_func) */
-  const uint8_t *pctab;
-  const uint8_t *end; /* of all of it */
-  uint64_t text;
-  uint32_t count;
-  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
-} onstack_go_functions;
-
-typedef struct onstack_go_special {
-  onstack_code_range body;
-  uint32_t kind;      /* ONSTACK_GO_* */
-  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
-                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
-} onstack_go_special;
-
-/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
-typedef struct onstack_go_layout {
-  uint64_t tls_g; /* from the thread pointer: the current g */
-  uint32_t g_m;
-  uint32_t sched_sp; /* g.sched */
-  uint32_t sched_pc;
-  uint32_t sched_lr; /* arm64 only, else 0 */
-  uint32_t m_curg;
-  uint32_t g_labels; /* set by the host, see sampler/labels/go_labels.h; 0: not known */
-  bool known;
-} onstack_go_layout;
-
-typedef struct onstack_go_runtime {
-  onstack_code_range text; /* high 0: the entry describes nothing (sampler/modules/go_runtime.c) */
-  onstack_go_functions functions;
-  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
-  uint32_t special_count;
-  uint32_t reserved;
-  onstack_go_layout layout;
-  onstack_go_special specials[ONSTACK_GO_SPECIALS];
-} onstack_go_runtime;
-
-typedef struct onstack_code_map {
-  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
-  uint32_t count;
-  uint32_t stale;    /* a walk met a return address that no range holds: look again */
-  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
-  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
-  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
-  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
-} onstack_code_map;
-
-ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
-
-/*
- * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
- * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted, and
- * *last does not hold it. Signal-safe.
- */
-ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
-/* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_is_known(uint64_t address, onstack_code_range *last);
-
-/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
-
-/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
-
-/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
 
 #endif
 
@@ -5512,31 +5565,6 @@ ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_action_after_fork(void);
-
-#endif
-
-/* ---- core/sampler/unwind/memory_pipe.h ---- */
-/*
- * The pipes of reader `pipe` (memory_pipe_handler.c). Open only while a session runs on a system that refuses process_vm_readv;
- * elsewhere none is made.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_MEMORY_PIPE_H
-#define ONSTACK_SAMPLER_UNWIND_MEMORY_PIPE_H
-
-/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
-ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
-
-/* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
-
-/* Closes them; one that a walk holds at this instant stays. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_memory_pipe_close(void);
-
-/* In the child of a fork: gives the inherited pipes back, which the parent goes on using. */
-ONSTACK_INTERNAL void onstack_memory_pipe_after_fork(void);
-
-/* Two words through a pipe; false where none is open, too. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]);
 
 #endif
 
@@ -8956,37 +8984,6 @@ ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t 
 #ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
 #define ONSTACK_SAMPLER_UNWIND_WALK_H
 
-/* ---- core/sampler/unwind/call_site_check.h ---- */
-/*
- * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
- * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
- * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_CALL_SITE_CHECK_H
-#define ONSTACK_SAMPLER_UNWIND_CALL_SITE_CHECK_H
-
-/* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
-#define ONSTACK_BY_UNPROVEN 0x80u
-#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
-
-/*
- * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
- * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
- * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
-
-/*
- * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
- * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
- * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
- * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
-
-#endif
-
 #include <ucontext.h>
 
 /* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
@@ -9039,7 +9036,31 @@ onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk)
   return unwinder->run(walk);
 }
 
-/* Ends a stack behind the last frame that can be believed (sampler/unwind/call_site_check.h). Signal-safe. */
+/* ---- call sites ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
+ * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
+ * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
+ */
+
+/*
+ * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
+ * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
+ * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
+
+/*
+ * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
+ * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
+ * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
+ * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
+
+/* Ends a stack behind the last frame that can be believed. Signal-safe. */
 static inline __attribute__((unused)) ONSTACK_HANDLER void
 onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
   if (!copy_works) return;
@@ -9742,7 +9763,7 @@ static ONSTACK_HANDLER bool interpreter_is_refused(void) {
          !interpreter_read((uint64_t)(uintptr_t)&word, &copy, sizeof(copy));
 }
 
-/* As the reader `probe` (memory_probe_handler.c): the kernel says whether the page is there, and nobody takes it away
+/* As the reader `probe` (memory_handler.c): the kernel says whether the page is there, and nobody takes it away
    from a thread that stands still in our handler. Where a filter answers instead it is copied. */
 static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t *word) {
   if (address & 7 || !onstack_address_plausible(address)) return false;
@@ -10072,7 +10093,7 @@ static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_code_is_jumpe
 }
 
 /* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
-   (sampler/unwind/call_site_check.h). Signal-safe. */
+   (sampler/unwind/walk.h). Signal-safe. */
 ONSTACK_INTERNAL onstack_truncation onstack_code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory);
 
 #endif
@@ -13307,7 +13328,7 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 
 #define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
 
-/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check.h). */
+/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check_handler.c). */
 #define ONSTACK_PC_UNPROVEN 1u
 
 typedef struct onstack_pc_entry {
@@ -21499,48 +21520,6 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
   return count;
 }
 
-/* ---- core/sampler/unwind/chain_end_handler.c ---- */
-
-#define CHAIN_ENTRY_BYTES 64u   /* of an entry, which is assembly */
-#define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
-#define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
-
-ONSTACK_INTERNAL_DEFINE onstack_chain_roots onstack_chain_roots_known;
-
-void onstack_chain_note_thread(uint64_t return_address) {
-  onstack_store_relaxed(&onstack_chain_roots_known.thread_begins, onstack_address_strip(return_address));
-}
-
-/* Only if libc is a library: code of the program at that place may be main, or a function that main has called. */
-static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entry) {
-  onstack_code_range range = {0, 0};
-  return onstack_load_relaxed(&onstack_chain_roots_known.has_libc) && onstack_code_is_known(address, &range) &&
-         entry - range.low >= range.high - range.low;
-}
-
-ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
-  const onstack_chain_roots *roots = &onstack_chain_roots_known;
-  const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
-  const uint64_t loader_entry = onstack_load_relaxed(&roots->loader_entry);
-  if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
-  if (address - loader_entry < CHAIN_ENTRY_BYTES && loader_entry != 0) return true;
-  if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
-  return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
-}
-
-ONSTACK_HANDLER onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp) {
-  onstack_module module = {.low = 0};
-  if (onstack_chain_begins(address, sp)) return ONSTACK_TRUNCATED_NOT;
-  switch (onstack_modules_find(address, &module)) {
-  case ONSTACK_MODULE_HERE:
-    return ONSTACK_TRUNCATED_NOT_RISING;
-  case ONSTACK_MODULES_CHANGING:
-    return ONSTACK_TRUNCATED_PENDING;
-  default: /* generated code, whose caller cleared the frame pointer on a stack of its own */
-    return ONSTACK_TRUNCATED_STACK_SWITCH;
-  }
-}
-
 /* ---- core/sampler/unwind/code_jumped_handler.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_jumped_code onstack_code_jumped;
@@ -21743,31 +21722,6 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
 ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
 
 /* ---- core/sampler/unwind/frame_pointer_aarch64_handler.c ---- */
-/* ---- core/sampler/unwind/frame_pointer.h ---- */
-/* What unwinder_frame_pointer_handler.c shares with its parts for each processor. */
-#ifndef ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
-#define ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
-
-typedef struct onstack_fp_cursor {
-  uint64_t fp;
-  uint64_t floor;     /* the next record must lie here or above */
-  uint64_t system_sp; /* arm64: g0.sched.sp outside of the last callback passed; 0: the thread's own */
-  bool scheduled;     /* a frame of Go's scheduler was passed */
-} onstack_fp_cursor;
-
-/* The record at the cursor belongs to code at `pc`, which asmcgocall or crosscall2 has called. */
-typedef struct onstack_fp_call {
-  const onstack_go_runtime *go;
-  uint64_t saved_fp;
-  uint64_t pc;
-  uint64_t return_address;
-  uint32_t kind; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
-} onstack_fp_call;
-
-/* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
-
-#endif
 
 #if defined(__aarch64__)
 
@@ -22011,42 +21965,9 @@ ONSTACK_HANDLER uint64_t onstack_go_waiting(onstack_memory *memory, const onstac
   return go_find_waiting(memory, go, &waits, at) ? waits : 0;
 }
 
-/* ---- core/sampler/unwind/memory_copy_handler.c ---- */
-/*
- * Reader `copy`: process_vm_readv(2) on our own process. The kernel copies under its own fault handling, so the memory
- * may vanish at any instant. It needs no privilege for oneself; ENOSYS under qemu-user and EPERM under some seccomp
- * filters are found by the self-test.
- */
-
-ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)words, 16}, remote = {address, 16};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 16;
-}
-
-ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
-  struct onstack_vector remote[ONSTACK_COPY_MANY];
-  for (uint32_t i = 0; i < count; i++) remote[i] = (struct onstack_vector){addresses[i], 8};
-  long got = onstack_sys_process_vm_readv(&local, 1, remote, count);
-  /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
-     elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
-  return got > 0 ? (uint32_t)got / 8 : 0;
-}
-
-static bool copy_self_test(const void *good, const void *bad) {
-  uint64_t words[2];
-  return onstack_memory_copy_pair((uint64_t)(uintptr_t)good, words) &&
-         !onstack_memory_copy_pair((uint64_t)(uintptr_t)bad, words);
-}
-
-static ONSTACK_HANDLER bool copy_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  (void)memory;
-  return onstack_memory_copy_pair(address, words);
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy_self_test, copy_read_pair};
-
 /* ---- core/sampler/unwind/memory_handler.c ---- */
+
+#include <errno.h>
 
 ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   if (address & 7 || !onstack_address_plausible(address)) return false;
@@ -22089,6 +22010,133 @@ ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t
   }
   if (memory->bounds && onstack_stack_bounds_request(memory->bounds, sp)) memory->asked = true;
 }
+
+/* ---- copy ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reader `copy`: process_vm_readv(2) on our own process. The kernel copies under its own fault handling, so the memory
+ * may vanish at any instant. It needs no privilege for oneself; ENOSYS under qemu-user and EPERM under some seccomp
+ * filters are found by the self-test.
+ */
+
+ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, 16}, remote = {address, 16};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 16;
+}
+
+ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
+  struct onstack_vector remote[ONSTACK_COPY_MANY];
+  for (uint32_t i = 0; i < count; i++) remote[i] = (struct onstack_vector){addresses[i], 8};
+  long got = onstack_sys_process_vm_readv(&local, 1, remote, count);
+  /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
+     elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
+  return got > 0 ? (uint32_t)got / 8 : 0;
+}
+
+static bool copy_self_test(const void *good, const void *bad) {
+  uint64_t words[2];
+  return onstack_memory_copy_pair((uint64_t)(uintptr_t)good, words) &&
+         !onstack_memory_copy_pair((uint64_t)(uintptr_t)bad, words);
+}
+
+static ONSTACK_HANDLER bool copy_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  (void)memory;
+  return onstack_memory_copy_pair(address, words);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy_self_test, copy_read_pair};
+
+/* ---- probe --------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
+ * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
+ * (a seccomp filter's EPERM) proves nothing.
+ *
+ * A set of 8 bytes that lies across the end of a page asks for two pages at the price of one: the walk goes up the stack,
+ * so the page above is asked for at once where it belongs to the stack. One process_vm_readv for many pages costs more than
+ * the questions that it saves (about 300 ns a page, and ten times a question before the first), and so does
+ * madvise(MADV_POPULATE_READ) (100 ns a page and 300 before the first); both take the lock of the process's mappings.
+ */
+
+#define MEMORY_PROBE_HOW (~0)
+
+/* All of the 8 bytes. */
+static ONSTACK_HANDLER bool probe_is_readable(uint64_t address) {
+  const onstack_kernel_sigset *set = (const onstack_kernel_sigset *)(uintptr_t)address;
+  return onstack_sys_sigprocmask(MEMORY_PROBE_HOW, set, NULL) == -EINVAL;
+}
+
+/* A page and the one above it. */
+static ONSTACK_HANDLER bool probe_both(uint64_t page) {
+  return probe_is_readable(page + ONSTACK_PAGE - sizeof(onstack_kernel_sigset) / 2);
+}
+
+static bool probe_self_test(const void *good, const void *bad) {
+  const uint64_t page = (uint64_t)(uintptr_t)good;
+  return probe_is_readable(page) && !probe_is_readable((uint64_t)(uintptr_t)bad) && probe_both(page - ONSTACK_PAGE) &&
+         !probe_both(page);
+}
+
+/* Proves [low, high), one page or two, which lies in the proven part or beside it: that grows. */
+static ONSTACK_HANDLER bool probe_pages(onstack_memory *memory, uint64_t low, uint64_t high) {
+  const uint64_t page = low >= memory->page_low && low < memory->page_high ? low + ONSTACK_PAGE : low;
+  uint64_t end = page + ONSTACK_PAGE;
+  if (page >= high || (high <= memory->page_high && low >= memory->page_low)) return true;
+  if (end < memory->high && probe_both(page))
+    end += ONSTACK_PAGE;
+  else if (end < high || !probe_is_readable(page))
+    return false;
+  if (memory->page_low == memory->page_high) memory->page_low = memory->page_high = page;
+  if (page < memory->page_low) memory->page_low = page;
+  if (end > memory->page_high) memory->page_high = end;
+  return true;
+}
+
+static ONSTACK_HANDLER bool probe_is_beside(uint64_t part_low, uint64_t part_high, uint64_t low, uint64_t high) {
+  return low <= part_high && high >= part_low;
+}
+
+/* A part as one word: the address of its first page, and the number of pages. Of a larger one the upper end is kept. */
+static ONSTACK_HANDLER uint64_t probe_pack(uint64_t low, uint64_t high) {
+  uint64_t pages = (high - low) / ONSTACK_PAGE;
+  if (pages >= ONSTACK_PAGE) pages = ONSTACK_PAGE - 1;
+  return (high - pages * ONSTACK_PAGE) | pages;
+}
+
+/* Puts the proven part by, and takes up the one that [low, high) lies in or beside, or begins one. */
+static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uint64_t high) {
+  uint64_t put = probe_pack(memory->page_low, memory->page_high);
+  memory->page_low = memory->page_high = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory->before); i++) {
+    const uint64_t part = memory->before[i];
+    const uint64_t part_low = part & ~(ONSTACK_PAGE - 1), part_high = part_low + part % ONSTACK_PAGE * ONSTACK_PAGE;
+    memory->before[i] = put;
+    put = part;
+    if (!probe_is_beside(part_low, part_high, low, high)) continue;
+    memory->page_low = part_low;
+    memory->page_high = part_high;
+    return;
+  }
+}
+
+static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
+  if (address < memory->low || address + 16 > memory->high)
+    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
+  const uint64_t low = address & ~(ONSTACK_PAGE - 1);
+  const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+  if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);
+  if (!probe_pages(memory, low, high)) return false;
+  words[0] = *(const volatile uint64_t *)(uintptr_t)address;
+  words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
+  return true;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
+
+/* ---- none ---------------------------------------------------------------------------------------------------------------- */
 
 static bool reader_none_test(const void *good, const void *bad) {
   (void)good;
@@ -22292,96 +22340,6 @@ static ONSTACK_HANDLER bool pipe_read_pair(onstack_memory *memory, uint64_t addr
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_pipe = {"pipe", pipe_self_test, pipe_read_pair};
-
-/* ---- core/sampler/unwind/memory_probe_handler.c ---- */
-/*
- * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
- * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
- * (a seccomp filter's EPERM) proves nothing.
- *
- * A set of 8 bytes that lies across the end of a page asks for two pages at the price of one: the walk goes up the stack,
- * so the page above is asked for at once where it belongs to the stack. One process_vm_readv for many pages costs more than
- * the questions that it saves (about 300 ns a page, and ten times a question before the first), and so does
- * madvise(MADV_POPULATE_READ) (100 ns a page and 300 before the first); both take the lock of the process's mappings.
- */
-
-#include <errno.h>
-
-#define MEMORY_PROBE_HOW (~0)
-
-/* All of the 8 bytes. */
-static ONSTACK_HANDLER bool probe_is_readable(uint64_t address) {
-  const onstack_kernel_sigset *set = (const onstack_kernel_sigset *)(uintptr_t)address;
-  return onstack_sys_sigprocmask(MEMORY_PROBE_HOW, set, NULL) == -EINVAL;
-}
-
-/* A page and the one above it. */
-static ONSTACK_HANDLER bool probe_both(uint64_t page) {
-  return probe_is_readable(page + ONSTACK_PAGE - sizeof(onstack_kernel_sigset) / 2);
-}
-
-static bool probe_self_test(const void *good, const void *bad) {
-  const uint64_t page = (uint64_t)(uintptr_t)good;
-  return probe_is_readable(page) && !probe_is_readable((uint64_t)(uintptr_t)bad) && probe_both(page - ONSTACK_PAGE) &&
-         !probe_both(page);
-}
-
-/* Proves [low, high), one page or two, which lies in the proven part or beside it: that grows. */
-static ONSTACK_HANDLER bool probe_pages(onstack_memory *memory, uint64_t low, uint64_t high) {
-  const uint64_t page = low >= memory->page_low && low < memory->page_high ? low + ONSTACK_PAGE : low;
-  uint64_t end = page + ONSTACK_PAGE;
-  if (page >= high || (high <= memory->page_high && low >= memory->page_low)) return true;
-  if (end < memory->high && probe_both(page))
-    end += ONSTACK_PAGE;
-  else if (end < high || !probe_is_readable(page))
-    return false;
-  if (memory->page_low == memory->page_high) memory->page_low = memory->page_high = page;
-  if (page < memory->page_low) memory->page_low = page;
-  if (end > memory->page_high) memory->page_high = end;
-  return true;
-}
-
-static ONSTACK_HANDLER bool probe_is_beside(uint64_t part_low, uint64_t part_high, uint64_t low, uint64_t high) {
-  return low <= part_high && high >= part_low;
-}
-
-/* A part as one word: the address of its first page, and the number of pages. Of a larger one the upper end is kept. */
-static ONSTACK_HANDLER uint64_t probe_pack(uint64_t low, uint64_t high) {
-  uint64_t pages = (high - low) / ONSTACK_PAGE;
-  if (pages >= ONSTACK_PAGE) pages = ONSTACK_PAGE - 1;
-  return (high - pages * ONSTACK_PAGE) | pages;
-}
-
-/* Puts the proven part by, and takes up the one that [low, high) lies in or beside, or begins one. */
-static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uint64_t high) {
-  uint64_t put = probe_pack(memory->page_low, memory->page_high);
-  memory->page_low = memory->page_high = 0;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory->before); i++) {
-    const uint64_t part = memory->before[i];
-    const uint64_t part_low = part & ~(ONSTACK_PAGE - 1), part_high = part_low + part % ONSTACK_PAGE * ONSTACK_PAGE;
-    memory->before[i] = put;
-    put = part;
-    if (!probe_is_beside(part_low, part_high, low, high)) continue;
-    memory->page_low = part_low;
-    memory->page_high = part_high;
-    return;
-  }
-}
-
-static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
-  if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
-  const uint64_t low = address & ~(ONSTACK_PAGE - 1);
-  const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
-  if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);
-  if (!probe_pages(memory, low, high)) return false;
-  words[0] = *(const volatile uint64_t *)(uintptr_t)address;
-  words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
-  return true;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
 
 /* ---- core/sampler/unwind/module_statistics.c ---- */
 
@@ -22651,26 +22609,6 @@ ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
   return stepped;
 }
 
-/* ---- core/sampler/unwind/unwinder_custom_handler.c ---- */
-/*
- * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
- * count decides how far the drain reads.
- */
-
-static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
-  onstack_walk_result result =
-      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
-  if (result.frame_count > walk->capacity) {
-    result.frame_count = walk->capacity;
-    result.truncation = ONSTACK_TRUNCATED_DEPTH;
-  }
-  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
-  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
-  return result;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
-
 /* ---- core/sampler/unwind/unwinder_frame_pointer_handler.c ---- */
 /*
  * Unwinder `frame_pointer`: follows the chain of frame records {saved frame pointer, return address}.
@@ -22684,10 +22622,54 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"c
  *   stacks may it go elsewhere.
  * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
  *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/chain_end.h). A zero frame
+ * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/frame_pointer.h). A zero frame
  *   pointer, the ABIs' mark of that, is found in code without frame pointers too.
  * Between C and Go the next record is elsewhere: frame_pointer_*_handler.c.
  */
+
+/* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
+
+#define CHAIN_ENTRY_BYTES 64u   /* of an entry, which is assembly */
+#define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
+#define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
+
+ONSTACK_INTERNAL_DEFINE onstack_chain_roots onstack_chain_roots_known;
+
+void onstack_chain_note_thread(uint64_t return_address) {
+  onstack_store_relaxed(&onstack_chain_roots_known.thread_begins, onstack_address_strip(return_address));
+}
+
+/* Only if libc is a library: code of the program at that place may be main, or a function that main has called. */
+static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entry) {
+  onstack_code_range range = {0, 0};
+  return onstack_load_relaxed(&onstack_chain_roots_known.has_libc) && onstack_code_is_known(address, &range) &&
+         entry - range.low >= range.high - range.low;
+}
+
+ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
+  const onstack_chain_roots *roots = &onstack_chain_roots_known;
+  const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
+  const uint64_t loader_entry = onstack_load_relaxed(&roots->loader_entry);
+  if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
+  if (address - loader_entry < CHAIN_ENTRY_BYTES && loader_entry != 0) return true;
+  if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
+  return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp) {
+  onstack_module module = {.low = 0};
+  if (onstack_chain_begins(address, sp)) return ONSTACK_TRUNCATED_NOT;
+  switch (onstack_modules_find(address, &module)) {
+  case ONSTACK_MODULE_HERE:
+    return ONSTACK_TRUNCATED_NOT_RISING;
+  case ONSTACK_MODULES_CHANGING:
+    return ONSTACK_TRUNCATED_PENDING;
+  default: /* generated code, whose caller cleared the frame pointer on a stack of its own */
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
 
 #define FP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
 
@@ -22773,15 +22755,34 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
                                                                                      fp_run};
 
-/* ---- core/sampler/unwind/unwinder_pc_only_handler.c ---- */
-/* Unwinder `pc_only`: the interrupted PC and nothing else. The reference variant: it reads no memory. */
+/* ---- core/sampler/unwind/unwinder_handler.c ---- */
+/* The unwinders that read no memory by themselves: `pc_only`, and the host's. */
 
+/* Unwinder `pc_only`: the interrupted PC and nothing else. */
 static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
   walk->frames[0] = walk->registers->pc;
   return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
+
+/*
+ * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
+ * count decides how far the drain reads.
+ */
+static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
+  onstack_walk_result result =
+      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
+  if (result.frame_count > walk->capacity) {
+    result.frame_count = walk->capacity;
+    result.truncation = ONSTACK_TRUNCATED_DEPTH;
+  }
+  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
+  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
+  return result;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
 
 /* ---- core/sampler/unwind/unwinder_rules_handler.c ---- */
 /*
@@ -22798,7 +22799,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *
  * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
  * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
- * proven later (sampler/unwind/call_site_check.h); here its frame is marked when it is new.
+ * proven later (sampler/unwind/walk.h); here its frame is marked when it is new.
  *
  * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the

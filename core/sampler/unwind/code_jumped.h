@@ -30,7 +30,7 @@ static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_code_is_jumpe
 }
 
 /* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
-   (sampler/unwind/call_site_check.h). Signal-safe. */
+   (sampler/unwind/walk.h). Signal-safe. */
 ONSTACK_INTERNAL onstack_truncation onstack_code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory);
 
 #endif

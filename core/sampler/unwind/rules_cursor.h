@@ -9,7 +9,7 @@
 
 #include "platform/address.h"
 #include "sampler/unwind/arch.h"
-#include "sampler/unwind/chain_end.h"
+#include "sampler/unwind/frame_pointer.h"
 #include "sampler/unwind/code_map.h"
 #include "sampler/unwind/code_source.h"
 #include "sampler/unwind/go_stack.h"

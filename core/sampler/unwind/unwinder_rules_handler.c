@@ -13,13 +13,12 @@
  *
  * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
  * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
- * proven later (sampler/unwind/call_site_check.h); here its frame is marked when it is new.
+ * proven later (sampler/unwind/walk.h); here its frame is marked when it is new.
  *
  * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
-#include "sampler/unwind/call_site_check.h"
 #include "sampler/unwind/pc_cache.h"
 #include "sampler/unwind/rules_cursor.h"
 
