@@ -3582,48 +3582,10 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
 #ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
 #define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
 
-/* ---- core/platform/code_source_ops.h ---- */
-/*
- * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
- * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
- * in three files. Each may be NULL but the first. code_source_handler.c chooses the variant: one for the process.
- * Names by what engines write or register, whoever walks their code, are profile/generated/name_source.h's.
- *
- * A variant that knows some of the code leaves the rest to sampler/unwind/code_source_frame_pointers_handler.c.
- */
-#ifndef ONSTACK_PLATFORM_CODE_SOURCE_OPS_H
-#define ONSTACK_PLATFORM_CODE_SOURCE_OPS_H
-
-struct onstack_memory;
-
 typedef struct onstack_code_range {
   uint64_t low;
   uint64_t high;
 } onstack_code_range;
-
-/* A frame in such code; after a step, that of its caller. */
-typedef struct onstack_code_frame {
-  uint64_t pc, sp, fp;
-  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
-  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
-  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
-} onstack_code_frame;
-
-typedef struct onstack_code_source {
-  const char *name;
-  /* Steps to the caller; pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the
-     stack is cut here. `memory`: sampler/unwind/memory.h. In the signal handler, and wherever a stack is walked again. */
-  onstack_truncation (*step)(onstack_code_frame *frame, struct onstack_memory *memory);
-  /* All executable ranges have changed to these, sorted, those of modules too (sampler/unwind/rules.h tells them
-     apart). Ordinary threads, under the map lock: calls nothing that asks for mappings. */
-  void (*ranges_changed)(const onstack_code_range *ranges, uint32_t count);
-  /* Writes the name of the function at an address, NUL-terminated; false: not known. Ordinary threads, without a lock. */
-  bool (*symbol)(uint64_t address, char *name, size_t size);
-  /* What its memory is called among the mappings of a profile; NULL: "//anon". */
-  const char *mapping;
-} onstack_code_source;
-
-#endif
 
 #define ONSTACK_CODE_RANGES 2048u
 
@@ -7057,180 +7019,6 @@ uint32_t onstack_pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
 /* ---- core/sampler/api/session.c ---- */
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
-/* ---- core/sampler/unwind/code_source.h ---- */
-/* The walkers' side of platform/code_source_ops.h. */
-#ifndef ONSTACK_SAMPLER_UNWIND_CODE_SOURCE_H
-#define ONSTACK_SAMPLER_UNWIND_CODE_SOURCE_H
-
-/* The one in use. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
-
-/* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
-ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
-
-/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
-
-/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
-   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
-
-#endif
-
-/* ---- core/profile/generated/name_source.h ---- */
-/*
- * The seam for names of generated code: each way in which an engine says what its code is called is a variant in a file of its
- * own, and a row in name_source.c, whose order is that of trust. What the variants share is in generated.h.
- */
-#ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
-#define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
-
-/* ---- core/profile/maps/maps.h ---- */
-/*
- * Which code lies where: the executable mappings of the process, over the life of a profile.
- *
- * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
- * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
- * their samples keep their names.
- *
- * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
- * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
- * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
- * alias is kept for a file that comes back, as plugins do that replace each other.)
- */
-#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
-#define ONSTACK_PROFILE_MAPS_MAPS_H
-
-/* Between what processes have and what kernels have: no machine has code there. */
-#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
-#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
-/* The address of what cannot be told: samples from the moment between two files. */
-#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
-#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
-
-typedef struct onstack_profile_mapping {
-  uint64_t start;
-  uint64_t limit;
-  uint64_t real;   /* where start lies in the process */
-  uint64_t offset; /* file offset of start */
-  uint64_t device;
-  uint64_t inode;
-  const char *path; /* in the set's arena; "" for anonymous memory */
-  uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
-  uint64_t image_bytes;
-  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
-  /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
-     file later. */
-  onstack_elf_build_id build_id;
-  onstack_elf_stamp stamp;   /* of a file without a build id */
-  uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
-  bool main;                 /* holds the program's entry point */
-  bool deleted;
-  bool retired;
-  bool latest; /* of aliases: nothing has come into its place yet */
-} onstack_profile_mapping;
-
-typedef struct onstack_profile_maps {
-  size_t references;
-  onstack_profile_mapping *items; /* sorted by address, disjoint */
-  size_t count;
-  size_t capacity;
-  size_t alias_first; /* of `items` */
-  size_t alias_count;
-  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
-  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
-  onstack_profile_arena arena;
-} onstack_profile_maps;
-
-/*
- * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
- * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
- * is looked at anew. Where there is no /proc the loader is asked.
- * Returns a set with one reference; NULL when memory is out.
- */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
-                                                                 bool changed);
-
-/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
-   while (onstack_profile_take under a writer), so counts are atomic. */
-ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
-ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
-
-/* The mapping that holds an address, or NULL. */
-ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
-                                                                          uint64_t address);
-
-/* The set's address of a place in the process, by what lies there or lay there last. */
-ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
-
-/* Whether another file lay at a place in the process before the one that lay there last. */
-ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
-
-/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
-ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
-
-/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
-   set's. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
-
-/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
-
-/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
-ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
-
-/* Adds a copy; its path is in the set's arena. NULL: no memory. */
-ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
-                                                                      const onstack_profile_mapping *mapping,
-                                                                      const char *path, size_t path_length);
-
-/* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
-ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
-
-/* Whether its file is a program or library, or may have been one; false: code in it was generated, as that of engines which
-   map their memory twice (.NET) or compile in advance (wasmtime). */
-ONSTACK_INTERNAL bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping);
-
-/* The last component of its path. */
-ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
-
-/* The address as the file counts it: virtual for ELF, the offset for other files. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
-
-/* Where an address of the mapping lies in the process. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
-
-#endif
-
-struct onstack_profile_stack; /* profile/store/stacks.h */
-
-/* What there is to go by. */
-typedef struct onstack_name_context {
-  const onstack_profile_maps *maps;
-  const struct onstack_profile_stack *stacks; /* whose addresses the table has */
-  size_t stack_count;
-  const uint32_t *numbers; /* of a stack's frame, its number in the table */
-} onstack_name_context;
-
-typedef struct onstack_name_source {
-  /* Names addresses of the table that have no name yet and lie in no program or library. A source that says nothing, or
-     nonsense, names nothing. Without a lock. Errors: -ENOMEM. */
-  int (*give)(onstack_symbol_table *table, const onstack_name_context *context);
-} onstack_name_source;
-
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_code_source; /* whoever knows how to walk it */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;     /* files for perf, with lines */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map;    /* files for perf, without lines */
-
-/* By all of them. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context);
-
-/* The source of code that is in use (sampler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
-
-#endif
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7274,8 +7062,6 @@ static void session_stop_clock_thread(onstack_session *session) {
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
 static void session_look_around(onstack_session *session) {
-  /* Generated code is named by whoever knows how to walk it. */
-  onstack_store_relaxed(&onstack_profile_code_source, onstack_load_relaxed(&onstack_code_source_used));
   session->tended_ns = session->refreshed_ns = 0;
   session->begun_ns = onstack_monotonic_ns();
   if (session->settings.resumed) return;
@@ -8833,6 +8619,123 @@ static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
 #ifndef ONSTACK_PROFILE_ELF_SYMBOL_INDEX_H
 #define ONSTACK_PROFILE_ELF_SYMBOL_INDEX_H
 
+/* ---- core/profile/maps/maps.h ---- */
+/*
+ * Which code lies where: the executable mappings of the process, over the life of a profile.
+ *
+ * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
+ * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
+ * their samples keep their names.
+ *
+ * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
+ * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
+ * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
+ * alias is kept for a file that comes back, as plugins do that replace each other.)
+ */
+#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
+#define ONSTACK_PROFILE_MAPS_MAPS_H
+
+/* Between what processes have and what kernels have: no machine has code there. */
+#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
+#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
+/* The address of what cannot be told: samples from the moment between two files. */
+#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
+#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
+
+typedef struct onstack_profile_mapping {
+  uint64_t start;
+  uint64_t limit;
+  uint64_t real;   /* where start lies in the process */
+  uint64_t offset; /* file offset of start */
+  uint64_t device;
+  uint64_t inode;
+  const char *path; /* in the set's arena; "" for anonymous memory */
+  uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
+  uint64_t image_bytes;
+  uint64_t load; /* the loader's number of the object that it belongs to (platform/load_numbers.h); 0: not known */
+  /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
+     file later. */
+  onstack_elf_build_id build_id;
+  onstack_elf_stamp stamp;   /* of a file without a build id */
+  uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
+  bool main;                 /* holds the program's entry point */
+  bool deleted;
+  bool retired;
+  bool latest; /* of aliases: nothing has come into its place yet */
+} onstack_profile_mapping;
+
+typedef struct onstack_profile_maps {
+  size_t references;
+  onstack_profile_mapping *items; /* sorted by address, disjoint */
+  size_t count;
+  size_t capacity;
+  size_t alias_first; /* of `items` */
+  size_t alias_count;
+  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
+  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
+  onstack_profile_arena arena;
+} onstack_profile_maps;
+
+/*
+ * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
+ * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
+ * is looked at anew. Where there is no /proc the loader is asked.
+ * Returns a set with one reference; NULL when memory is out.
+ */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
+                                                                 bool changed);
+
+/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
+   while (onstack_profile_take under a writer), so counts are atomic. */
+ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
+ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
+
+/* The mapping that holds an address, or NULL. */
+ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
+                                                                          uint64_t address);
+
+/* The set's address of a place in the process, by what lies there or lay there last. */
+ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether another file lay at a place in the process before the one that lay there last. */
+ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
+ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
+
+/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
+   set's. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
+
+/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
+
+/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
+ONSTACK_INTERNAL void onstack_profile_maps_number(onstack_profile_maps *maps);
+
+/* Adds a copy; its path is in the set's arena. NULL: no memory. */
+ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
+                                                                      const onstack_profile_mapping *mapping,
+                                                                      const char *path, size_t path_length);
+
+/* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
+
+/* Whether its file is a program or library, or may have been one; false: code in it was generated, as that of engines which
+   map their memory twice (.NET) or compile in advance (wasmtime). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping);
+
+/* The last component of its path. */
+ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
+
+/* The address as the file counts it: virtual for ELF, the offset for other files. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
+
+/* Where an address of the mapping lies in the process. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
+
+#endif
+
 typedef struct onstack_symbol_entry {
   uint32_t start; /* virtual address in the file */
   uint32_t bytes;
@@ -9510,7 +9413,7 @@ ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_P
 #ifndef ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
 #define ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
 
-/* Of a function that jumps to code which runs in its frame (sampler/unwind/code_jumped.h) and begins at `address`: *size
+/* Of a function that jumps to code which runs in its frame (sampler/unwind/generated_code.h) and begins at `address`: *size
    becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
    from its caller's. False: that code moves SP first. */
 ONSTACK_INTERNAL bool onstack_instructions_frame(uint64_t address, uint64_t *size);
@@ -10065,7 +9968,39 @@ ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, ui
 
 #endif
 
-/* ---- core/sampler/unwind/code_jumped.h ---- */
+/* ---- core/sampler/unwind/generated_code.h ---- */
+/*
+ * Steps through code that no module describes: what a just-in-time compiler wrote, mostly. Its names are
+ * profile/generated/name_source.h's.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
+#define ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
+
+/* A frame in such code; after a step, that of its caller. */
+typedef struct onstack_code_frame {
+  uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
+  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
+  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
+} onstack_code_frame;
+
+/*
+ * Steps to the caller, by the chain of frame pointers, and where that ends, by what is known of runtimes that enter such code.
+ * pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the stack is cut here.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory);
+
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+/* ---- code that is jumped to ---------------------------------------------------------------------------------------------- */
+
 /*
  * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
  * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
@@ -10074,8 +10009,6 @@ ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, ui
  *
  * One for the process. Written in ordinary threads, by two of them that know a half each.
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_CODE_JUMPED_H
-#define ONSTACK_SAMPLER_UNWIND_CODE_JUMPED_H
 
 typedef struct onstack_jumped_code {
   /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
@@ -10086,15 +10019,6 @@ typedef struct onstack_jumped_code {
 } onstack_jumped_code;
 
 ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
-
-static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_code_is_jumped(uint64_t address) {
-  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`: published behind it */
-  return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
-}
-
-/* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
-   (sampler/unwind/walk.h). Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory);
 
 #endif
 
@@ -15275,7 +15199,7 @@ typedef struct code_map_scan {
   onstack_slot *slot;
   uint32_t count; /* of ranges */
   onstack_code_range ranges[ONSTACK_CODE_RANGES];
-  onstack_code_range jumped; /* code that may be jumped to (sampler/unwind/code_jumped.h); high 0: none */
+  onstack_code_range jumped; /* code that may be jumped to (sampler/unwind/generated_code.h); high 0: none */
   bool jumped_is_there;      /* what was known of it before is mapped yet */
   uint32_t record_count;
   onstack_thread *records[CODE_MAP_RECORDS];
@@ -15431,8 +15355,6 @@ static void code_map_publish_ranges(const code_map_scan *scan) {
   }
   onstack_store_relaxed(&onstack_code.count, scan->count);
   onstack_seqlock_write_end(&onstack_code.lock);
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_code_source_used);
-  if (source->ranges_changed) source->ranges_changed(scan->ranges, scan->count);
 }
 
 int onstack_code_map_refresh(onstack_slot *slot) {
@@ -21520,33 +21442,6 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
   return count;
 }
 
-/* ---- core/sampler/unwind/code_jumped_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE onstack_jumped_code onstack_code_jumped;
-
-ONSTACK_HANDLER_APART onstack_truncation onstack_code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory) {
-  onstack_module module = {.low = 0};
-  uint64_t pair[2];
-  const onstack_rule *rule = onstack_rules_find(onstack_load_relaxed(&onstack_code_jumped.from), &module);
-  if (!rule) return module.pending ? ONSTACK_TRUNCATED_PENDING : ONSTACK_TRUNCATED_NO_RULE;
-  const uint64_t size = rule->cfa == ONSTACK_CFA_FP ? onstack_load_relaxed(&onstack_code_jumped.frame_size) : 0;
-  if ((rule->cfa != ONSTACK_CFA_SP && size == 0) || rule->ra == ONSTACK_AT_SAME) return ONSTACK_TRUNCATED_NO_RULE;
-  /* The code has registers of its own: the frame pointer may be anything. */
-  const uint64_t cfa = frame->sp + size + (uint64_t)(int64_t)rule->cfa_offset;
-  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (!onstack_address_plausible(cfa) || cfa <= frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
-  if (rule->fp != ONSTACK_AT_SAME) {
-    if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->fp * 8), pair))
-      return ONSTACK_TRUNCATED_UNREADABLE;
-    frame->fp = pair[0];
-  }
-  if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->ra * 8) - 8, pair))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  frame->pc = onstack_address_strip(pair[1]);
-  frame->sp = cfa;
-  return ONSTACK_TRUNCATED_NOT;
-}
-
 /* ---- core/sampler/unwind/code_map_handler.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
@@ -21607,119 +21502,6 @@ ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint
   const onstack_go_special *special = onstack_code_go_special(go, address);
   return special ? special->kind : ONSTACK_GO_PLAIN;
 }
-
-/* ---- core/sampler/unwind/code_source_frame_pointers_handler.c ---- */
-/*
- * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
- * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
- * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
- *
- * A register that cannot be a frame pointer has another use in that code: Guile keeps the pointer of its own stack there, qemu
- * its state of the processor. Then nothing describes the code.
- */
-
-static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
-  uint64_t record[2];
-  if (frame->fp & 7 || frame->fp < frame->sp) return ONSTACK_TRUNCATED_NO_RULE;
-  if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
-  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  frame->sp = frame->fp + 16;
-  frame->fp = record[0];
-  frame->pc = onstack_address_strip(record[1]);
-  return ONSTACK_TRUNCATED_NOT;
-}
-
-static ONSTACK_HANDLER onstack_truncation code_step_by_frame_pointer(onstack_code_frame *frame, onstack_memory *memory) {
-  if (onstack_code_is_jumped(frame->pc - !frame->exact)) return onstack_code_leave_jumped(frame, memory);
-  if (frame->fp != 0) return code_step_by_record(frame, memory);
-  return frame->exact ? ONSTACK_TRUNCATED_NO_RULE /* it may be any number there */
-                      : onstack_code_leave_guest(frame, memory);
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source onstack_code_source_frame_pointers = {.name = "frame_pointers",
-                                                                                        .step = code_step_by_frame_pointer};
-
-/* ---- core/sampler/unwind/code_source_guest_aarch64_handler.c ---- */
-
-#if defined(__aarch64__)
-
-/* wazero's guests keep no records, and use x29 like any other register. Until one does, its record is that of the Go function
-   that entered the guest, and leads past that function and past everybody on the guest's stack. */
-ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
-  return !onstack_code_find_go(return_address - 1);
-}
-
-/* No runtime of generated code is known that clears x29. */
-ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
-  (void)frame;
-  (void)memory;
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/code_source_guest_x86_64_handler.c ---- */
-
-#if defined(__x86_64__)
-
-/*
- * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
- * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
- * abi_entry_amd64.s):
- *
- *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
- *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
- *
- * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
- * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
- * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
- */
-#define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
-#define CODE_GUEST_CANDIDATES 8u /* that are followed */
-
-ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
-  (void)return_address;
-  return true; /* who has no records there clears RBP first */
-}
-
-/* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
-   signal stack is small. */
-static ONSTACK_HANDLER bool code_leave_context(onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
-                                               uint64_t pair[2]) {
-  if (!onstack_memory_read_pair(memory, context + 16, pair)) return false;
-  const uint64_t fp = pair[0], sp = pair[1];
-  if (sp & 7 || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
-  if (pair[0] != context && pair[1] != context) return false;
-  if (!onstack_memory_read_pair(memory, sp, pair)) return false;
-  if (!onstack_code_find_go(pair[0] - 1)) return false;
-  onstack_memory_enter_stack(memory, sp);
-  frame->switched = true;
-  frame->pc = pair[0];
-  frame->sp = sp + 8;
-  frame->fp = fp;
-  return true;
-}
-
-ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
-  uint64_t last = 0, pair[2];
-  uint32_t followed = 0;
-  for (uint32_t i = 3; i < CODE_GUEST_WORDS && followed < CODE_GUEST_CANDIDATES; i++) {
-    const uint64_t at = frame->sp - 8 * (uint64_t)i;
-    if (at < frame->low || !onstack_memory_read_pair(memory, at, pair)) break;
-    const uint64_t word = pair[0];
-    if (word == last || word & 7 || !onstack_address_plausible(word) || word - frame->low < frame->sp - frame->low) continue;
-    last = word;
-    followed++;
-    if (code_leave_context(frame, memory, word, pair)) return ONSTACK_TRUNCATED_NOT;
-  }
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/code_source_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
 
 /* ---- core/sampler/unwind/frame_pointer_aarch64_handler.c ---- */
 
@@ -21821,6 +21603,144 @@ ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor 
   cursor->fp = call->saved_fp;
   fp_skip_double_record(memory, cursor);
   return true;
+}
+
+#endif
+
+/* ---- core/sampler/unwind/generated_code_aarch64_handler.c ---- */
+
+#if defined(__aarch64__)
+
+/* wazero's guests keep no records, and use x29 like any other register. Until one does, its record is that of the Go function
+   that entered the guest, and leads past that function and past everybody on the guest's stack. */
+ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
+  return !onstack_code_find_go(return_address - 1);
+}
+
+/* No runtime of generated code is known that clears x29. */
+ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
+  (void)frame;
+  (void)memory;
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+#endif
+
+/* ---- core/sampler/unwind/generated_code_handler.c ---- */
+/*
+ * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
+ * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
+ * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
+ *
+ * A register that cannot be a frame pointer has another use in that code: Guile keeps the pointer of its own stack there, qemu
+ * its state of the processor. Then nothing describes the code.
+ */
+
+ONSTACK_INTERNAL_DEFINE onstack_jumped_code onstack_code_jumped;
+
+static ONSTACK_HANDLER bool code_is_jumped(uint64_t address) {
+  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`: published behind it */
+  return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
+}
+
+/* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
+   (sampler/unwind/walk.h). */
+static ONSTACK_HANDLER_APART onstack_truncation code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory) {
+  onstack_module module = {.low = 0};
+  uint64_t pair[2];
+  const onstack_rule *rule = onstack_rules_find(onstack_load_relaxed(&onstack_code_jumped.from), &module);
+  if (!rule) return module.pending ? ONSTACK_TRUNCATED_PENDING : ONSTACK_TRUNCATED_NO_RULE;
+  const uint64_t size = rule->cfa == ONSTACK_CFA_FP ? onstack_load_relaxed(&onstack_code_jumped.frame_size) : 0;
+  if ((rule->cfa != ONSTACK_CFA_SP && size == 0) || rule->ra == ONSTACK_AT_SAME) return ONSTACK_TRUNCATED_NO_RULE;
+  /* The code has registers of its own: the frame pointer may be anything. */
+  const uint64_t cfa = frame->sp + size + (uint64_t)(int64_t)rule->cfa_offset;
+  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (!onstack_address_plausible(cfa) || cfa <= frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (rule->fp != ONSTACK_AT_SAME) {
+    if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->fp * 8), pair))
+      return ONSTACK_TRUNCATED_UNREADABLE;
+    frame->fp = pair[0];
+  }
+  if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->ra * 8) - 8, pair))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  frame->pc = onstack_address_strip(pair[1]);
+  frame->sp = cfa;
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
+  uint64_t record[2];
+  if (frame->fp & 7 || frame->fp < frame->sp) return ONSTACK_TRUNCATED_NO_RULE;
+  if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  frame->sp = frame->fp + 16;
+  frame->fp = record[0];
+  frame->pc = onstack_address_strip(record[1]);
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory) {
+  if (code_is_jumped(frame->pc - !frame->exact)) return code_leave_jumped(frame, memory);
+  if (frame->fp != 0) return code_step_by_record(frame, memory);
+  return frame->exact ? ONSTACK_TRUNCATED_NO_RULE /* it may be any number there */
+                      : onstack_code_leave_guest(frame, memory);
+}
+
+/* ---- core/sampler/unwind/generated_code_x86_64_handler.c ---- */
+
+#if defined(__x86_64__)
+
+/*
+ * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
+ * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
+ * abi_entry_amd64.s):
+ *
+ *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
+ *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
+ *
+ * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
+ * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
+ * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
+ */
+#define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
+#define CODE_GUEST_CANDIDATES 8u /* that are followed */
+
+ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
+  (void)return_address;
+  return true; /* who has no records there clears RBP first */
+}
+
+/* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
+   signal stack is small. */
+static ONSTACK_HANDLER bool code_leave_context(onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
+                                               uint64_t pair[2]) {
+  if (!onstack_memory_read_pair(memory, context + 16, pair)) return false;
+  const uint64_t fp = pair[0], sp = pair[1];
+  if (sp & 7 || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
+  if (pair[0] != context && pair[1] != context) return false;
+  if (!onstack_memory_read_pair(memory, sp, pair)) return false;
+  if (!onstack_code_find_go(pair[0] - 1)) return false;
+  onstack_memory_enter_stack(memory, sp);
+  frame->switched = true;
+  frame->pc = pair[0];
+  frame->sp = sp + 8;
+  frame->fp = fp;
+  return true;
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
+  uint64_t last = 0, pair[2];
+  uint32_t followed = 0;
+  for (uint32_t i = 3; i < CODE_GUEST_WORDS && followed < CODE_GUEST_CANDIDATES; i++) {
+    const uint64_t at = frame->sp - 8 * (uint64_t)i;
+    if (at < frame->low || !onstack_memory_read_pair(memory, at, pair)) break;
+    const uint64_t word = pair[0];
+    if (word == last || word & 7 || !onstack_address_plausible(word) || word - frame->low < frame->sp - frame->low) continue;
+    last = word;
+    followed++;
+    if (code_leave_context(frame, memory, word, pair)) return ONSTACK_TRUNCATED_NOT;
+  }
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
 
 #endif
@@ -22792,7 +22712,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"c
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (sampler/unwind/go_stack.h, the kinds of Go functions in sampler/unwind/code_map.h)
- *   generated code   as its source knows (platform/code_source_ops.h): by default frame pointers, as in modules without any
+ *   generated code   frame pointers (sampler/unwind/generated_code.h), as in modules without any
  *                    .eh_frame; where their chain ends there is more above
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
@@ -22942,10 +22862,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
 
 /* ---- code that no module describes --------------------------------------------------------------------------------------- */
 
-/* To the caller, by the source that knows of such code. */
 static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
   cursor->switched = false;
-  const onstack_truncation why = onstack_load_relaxed(&onstack_code_source_used)->step(&cursor->frame, cursor->memory);
+  const onstack_truncation why = onstack_generated_step(&cursor->frame, cursor->memory);
   if (why != RULES_STEP_OK) return why;
   if (cursor->switched && ++cursor->switches > RULES_SWITCHES) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->exact = false;
@@ -25422,9 +25341,7 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
   return error;
 }
 
-/* ---- core/profile/generated/code_source_names.c ---- */
-/* Names by whoever knows how to walk the code (platform/code_source_ops.h). */
-
+/* ---- core/profile/generated/generated.c ---- */
 /* ---- core/profile/generated/generated.h ---- */
 /*
  * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
@@ -25459,25 +25376,6 @@ ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
 ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line);
 
 #endif
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
-
-static int code_source_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  char name[ONSTACK_GENERATED_NAME];
-  int error = 0;
-  if (!source || !source->symbol) return 0;
-  for (size_t i = 0; error == 0 && i < table->count; i++) {
-    uint64_t real;
-    if (!onstack_generated_is(table, context->maps, i, &real)) continue;
-    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
-  }
-  return error;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
-
-/* ---- core/profile/generated/generated.c ---- */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25551,6 +25449,38 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
  * keeps its name. Where another function lay there between its samples, the address is counted as replaced. Only a file that
  * is ours is read.
  */
+/* ---- core/profile/generated/name_source.h ---- */
+/*
+ * The seam for names of generated code: each way in which an engine says what its code is called is a variant in a file of its
+ * own, and a row in name_source.c, whose order is that of trust. What the variants share is in generated.h.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
+#define ONSTACK_PROFILE_GENERATED_NAME_SOURCE_H
+
+struct onstack_profile_stack; /* profile/store/stacks.h */
+
+/* What there is to go by. */
+typedef struct onstack_name_context {
+  const onstack_profile_maps *maps;
+  const struct onstack_profile_stack *stacks; /* whose addresses the table has */
+  size_t stack_count;
+  const uint32_t *numbers; /* of a stack's frame, its number in the table */
+} onstack_name_context;
+
+typedef struct onstack_name_source {
+  /* Names addresses of the table that have no name yet and lie in no program or library. A source that says nothing, or
+     nonsense, names nothing. Without a lock. Errors: -ENOMEM. */
+  int (*give)(onstack_symbol_table *table, const onstack_name_context *context);
+} onstack_name_source;
+
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;  /* files for perf, with lines */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map; /* files for perf, without lines */
+
+/* By all of them. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context);
+
+#endif
+
 /* ---- core/profile/generated/span_names.h ---- */
 /* When the addresses of a report were sampled, for sources of names that have times. One thread, one report; no lock. */
 #ifndef ONSTACK_PROFILE_GENERATED_SPAN_NAMES_H
@@ -25930,8 +25860,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_jitdump = 
 /* ---- core/profile/generated/name_source.c ---- */
 
 int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
-                                                   &onstack_name_source_perf_map};
+  static const onstack_name_source *const all[] = {&onstack_name_source_jitdump, &onstack_name_source_perf_map};
   int error = 0;
   for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
   return error;
@@ -29692,12 +29621,10 @@ static void tables_number_mappings(onstack_profile_tables *tables) {
 
 /* Of memory without a file: who generated its code, where that is known, or the name that readers know for such. */
 static int tables_name_memory(onstack_profile_tables *tables, const onstack_profile_mapping *mapping, uint32_t *name) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
   onstack_profile_strings *strings = &tables->report->symbols.strings;
   const uint32_t engine = tables->mappings[mapping - tables->report->view.maps->items].engine;
   char text[TABLES_ENGINE_NAME];
-  if (engine == 0)
-    return onstack_profile_strings_add_text(strings, source && source->mapping ? source->mapping : "//anon", name);
+  if (engine == 0) return onstack_profile_strings_add_text(strings, "//anon", name);
   snprintf(text, sizeof(text), "[generated: %s]", strings->items[engine].text);
   return onstack_profile_strings_add_text(strings, text, name);
 }

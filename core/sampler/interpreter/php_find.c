@@ -7,7 +7,7 @@
 #include "sampler/interpreter/symbols.h"
 #include "platform/process_memory.h"
 #include "sampler/interpreter/php.h"
-#include "sampler/unwind/code_jumped.h"
+#include "sampler/unwind/generated_code.h"
 
 #include <errno.h>
 

@@ -11,7 +11,7 @@
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/frame_pointer.h"
 #include "sampler/unwind/code_map.h"
-#include "sampler/unwind/code_source.h"
+#include "sampler/unwind/generated_code.h"
 #include "sampler/unwind/go_stack.h"
 #include "sampler/unwind/memory.h"
 #include "sampler/unwind/pc_cache.h"
@@ -146,10 +146,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
 
 /* ---- code that no module describes --------------------------------------------------------------------------------------- */
 
-/* To the caller, by the source that knows of such code. */
 static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
   cursor->switched = false;
-  const onstack_truncation why = onstack_load_relaxed(&onstack_code_source_used)->step(&cursor->frame, cursor->memory);
+  const onstack_truncation why = onstack_generated_step(&cursor->frame, cursor->memory);
   if (why != RULES_STEP_OK) return why;
   if (cursor->switched && ++cursor->switches > RULES_SWITCHES) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->exact = false;

@@ -6,7 +6,7 @@
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (sampler/unwind/go_stack.h, the kinds of Go functions in sampler/unwind/code_map.h)
- *   generated code   as its source knows (platform/code_source_ops.h): by default frame pointers, as in modules without any
+ *   generated code   frame pointers (sampler/unwind/generated_code.h), as in modules without any
  *                    .eh_frame; where their chain ends there is more above
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
