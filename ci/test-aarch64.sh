@@ -134,20 +134,19 @@ run_user() {
 }
 
 # Those of tests/core that need no tick, by a small stand-in for Criterion: every assertion of theirs as arm64 compiles it.
-core_tests="action arm64 cfi code_map code_source fde_lookup go_library heap nesting pc_cache ring seqlock table_files thread_table"
+core_tests="action arm64 cfi code_map fde_lookup generated_code go_library heap nesting pc_cache ring seqlock thread_table"
 core_more="options profile_aggregate profile_kinds profile_maps profile_pprof profile_symbols profile_threads reader_pipe sized
   statistics_text symbol_index"
 # qemu-user shows a memory map of its own making, finds libraries below a prefix that a chroot does not have, keeps the places
 # of the recorded Go program for itself, and fails in children of fork that have threads. It has no ticks, and no
 # process_vm_readv, so that tables of libraries are read by loads (and test_call_site_check proves nothing).
-core_not="code_source/leads_on_where_frame_pointers_end go_library/opens_that_fail_do_not_hurt_who_looks_at_them
+core_not="go_library/opens_that_fail_do_not_hurt_who_looks_at_them
   heap/a_child_of_fork_has_none_and_may_start_one statistics_text/the_lines_are_the_counters_and_the_modules_that_lost
   statistics_text/a_writer_that_refuses_ends_it
   profile_maps/without_proc_the_loader_is_asked
   profile_maps/offsets_become_virtual_addresses_whatever_happens_to_the_mapping symbol_index/names_outlive_their_file
   arm64/go_and_its_changes_of_stacks fde_lookup/stacks_are_whole_before_there_are_tables
-  fde_lookup/a_frame_of_a_megabyte_has_callers
-  table_files/a_second_process_reads_what_the_first_has_kept"
+  fde_lookup/a_frame_of_a_megabyte_has_callers"
 
 run_core_tests() { # directory, compiler, flags, how to run it, tests, those that are left out
   local out=$1 name programs=() status runner

@@ -2803,8 +2803,8 @@ ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *int
 
 /* ---- core/sampler/unwind/unwinder.h ---- */
 /*
- * The unwinder seam inside the library: registers -> return addresses. A variant is a sibling file unwinder_<name>.c
- * behind this struct; the user's own comes through unwinder_custom_handler.c.
+ * The unwinder seam inside the library: registers -> return addresses. A variant is one onstack_unwinder_ops in a file
+ * unwinder*_handler.c; the user's own comes through unwinder_handler.c.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_UNWINDER_H
 #define ONSTACK_SAMPLER_UNWIND_UNWINDER_H
@@ -2885,7 +2885,7 @@ typedef struct onstack_memory {
   uint64_t high;
   uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
   uint64_t page_high;
-  uint64_t before[2]; /* the same before that, the latest first, as memory_probe_handler.c packs them: calls across
+  uint64_t before[2]; /* the same before that, the latest first, as probe_pack packs them: calls across
                          languages go to other stacks and back, by way of a goroutine's g */
   onstack_stack_range ranges[ONSTACK_STACK_RANGES];
 } onstack_memory;
@@ -2921,6 +2921,28 @@ ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, ui
 /* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
 
+/* ---- the pipes of reader `pipe` ------------------------------------------------------------------------------------------ */
+
+/*
+ * The pipes of reader `pipe` (memory_pipe_handler.c) are open only while a session runs on a system that refuses
+ * process_vm_readv; elsewhere none is made.
+ */
+
+/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
+ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
+
+/* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
+
+/* Closes them; one that a walk holds at this instant stays. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_memory_pipe_close(void);
+
+/* In the child of a fork: gives the inherited pipes back, which the parent goes on using. */
+ONSTACK_INTERNAL void onstack_memory_pipe_after_fork(void);
+
+/* Two words through a pipe; false where none is open, too. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]);
+
 #endif
 
 /* How a walk came from a frame to its caller. */
@@ -2929,6 +2951,10 @@ ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t 
 #define ONSTACK_BY_GO 2u       /* Go's tables and conventions */
 #define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
 #define ONSTACK_BY_UNWINDER 4u /* the user's */
+
+/* Marks in the same byte: the caller has to be proven yet (walk.h). */
+#define ONSTACK_BY_UNPROVEN 0x80u
+#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
 
 /* A frame pointer or a link register that is not known: no address, and not the 0 of a stack's end. */
 #define ONSTACK_UNKNOWN_REGISTER 1u
@@ -2940,8 +2966,8 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks (sampler/unwind/call_site_check.h); what stands behind the
-                          last frame is undefined. NULL: not wanted */
+  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks; what stands behind the last frame is undefined.
+                          NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -3765,7 +3791,118 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
 
 #endif
 
-/* ---- core/sampler/unwind/chain_end.h ---- */
+/* ---- core/sampler/unwind/frame_pointer.h ---- */
+/* Chains of frame pointers: where they end, and how they go on at a change of stacks. */
+#ifndef ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
+#define ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
+
+/* ---- core/sampler/unwind/code_map.h ---- */
+/*
+ * What the walkers know about the process's code, for the whole copy of the library:
+ *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
+ *   - the Go functions at which stacks are switched.
+ * Written in ordinary threads (code_map_update.c), read in the handler without locks. Static memory, never freed.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
+#define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
+
+typedef struct onstack_code_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_code_range;
+
+#define ONSTACK_CODE_RANGES 2048u
+
+/* How a walk goes on behind an address in a Go function that is not like the others. */
+#define ONSTACK_GO_PLAIN 0u      /* it is */
+#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
+#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
+#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
+#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
+#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
+#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
+#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (sampler/unwind/go_stack.h) */
+#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
+#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
+#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
+
+#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
+#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
+
+/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
+typedef struct onstack_go_functions {
+  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
+  const uint8_t *functions; /* records (_func) */
+  const uint8_t *pctab;
+  const uint8_t *end; /* of all of it */
+  uint64_t text;
+  uint32_t count;
+  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
+} onstack_go_functions;
+
+typedef struct onstack_go_special {
+  onstack_code_range body;
+  uint32_t kind;      /* ONSTACK_GO_* */
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
+                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
+} onstack_go_special;
+
+/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+typedef struct onstack_go_layout {
+  uint64_t tls_g; /* from the thread pointer: the current g */
+  uint32_t g_m;
+  uint32_t sched_sp; /* g.sched */
+  uint32_t sched_pc;
+  uint32_t sched_lr; /* arm64 only, else 0 */
+  uint32_t m_curg;
+  uint32_t g_labels; /* set by the host, see sampler/labels/labels.h; 0: not known */
+  bool known;
+} onstack_go_layout;
+
+typedef struct onstack_go_runtime {
+  onstack_code_range text; /* high 0: the entry describes nothing (sampler/modules/go_runtime.c) */
+  onstack_go_functions functions;
+  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
+  uint32_t special_count;
+  uint32_t reserved;
+  onstack_go_layout layout;
+  onstack_go_special specials[ONSTACK_GO_SPECIALS];
+} onstack_go_runtime;
+
+typedef struct onstack_code_map {
+  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
+  uint32_t count;
+  uint32_t stale;    /* a walk met a return address that no range holds: look again */
+  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
+  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
+  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
+  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
+} onstack_code_map;
+
+ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
+
+/*
+ * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
+ * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted, and
+ * *last does not hold it. Signal-safe.
+ */
+ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
+/* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_is_known(uint64_t address, onstack_code_range *last);
+
+/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
+
+/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
+
+/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
+
+#endif
+
+/* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
+
 /*
  * Whether a chain of frame pointers is whole where it ends. Zero marks the outermost frame, but code without frame pointers
  * keeps anything in the register, zero too, and leaves it zero from the beginning of a thread on. So the chain is whole only
@@ -3776,8 +3913,6 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
  *   libc's code that calls the function of a thread: it called that of a thread of ours, too
  *   Go's functions at which a stack begins (sampler/unwind/code_map.h)
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_CHAIN_END_H
-#define ONSTACK_SAMPLER_UNWIND_CHAIN_END_H
 
 /* Written by ordinary threads, with the same numbers each time; 0: not known. */
 typedef struct onstack_chain_roots {
@@ -3800,6 +3935,29 @@ ONSTACK_INTERNAL onstack_truncation onstack_chain_end(uint64_t address, uint64_t
 #define ONSTACK_CHAIN_THREAD_BEGINS()                                                                                       \
   onstack_chain_note_thread((uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
 ONSTACK_INTERNAL void onstack_chain_note_thread(uint64_t return_address);
+
+/* ---- changes of stacks --------------------------------------------------------------------------------------------------- */
+
+/* What unwinder_frame_pointer_handler.c shares with its parts for each processor. */
+
+typedef struct onstack_fp_cursor {
+  uint64_t fp;
+  uint64_t floor;     /* the next record must lie here or above */
+  uint64_t system_sp; /* arm64: g0.sched.sp outside of the last callback passed; 0: the thread's own */
+  bool scheduled;     /* a frame of Go's scheduler was passed */
+} onstack_fp_cursor;
+
+/* The record at the cursor belongs to code at `pc`, which asmcgocall or crosscall2 has called. */
+typedef struct onstack_fp_call {
+  const onstack_go_runtime *go;
+  uint64_t saved_fp;
+  uint64_t pc;
+  uint64_t return_address;
+  uint32_t kind; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
+} onstack_fp_call;
+
+/* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
 
 #endif
 
@@ -4241,6 +4399,8 @@ ONSTACK_INTERNAL void onstack_fork_set_interpreters(void (*after_fork)(void));
 #ifndef ONSTACK_SAMPLER_MODULES_MODULES_H
 #define ONSTACK_SAMPLER_MODULES_MODULES_H
 
+#include <link.h>
+
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
  * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
@@ -4264,6 +4424,30 @@ ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
 
 /* In the child of a fork: the lock is nobody's, a half-written map is empty. */
 ONSTACK_INTERNAL void onstack_modules_after_fork(void);
+
+/* ---- readers of tables --------------------------------------------------------------------------------------------------- */
+
+/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary
+   threads. */
+ONSTACK_INTERNAL bool onstack_readers_have_left(void);
+
+/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of
+   them. */
+ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
+
+/* ---- objects of other namespaces ----------------------------------------------------------------------------------------- */
+
+/*
+ * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
+ * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
+ */
+
+/*
+ * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
+ * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
+ */
+ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
+                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
 
 #endif
 
@@ -4414,149 +4598,6 @@ ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
 
 /* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
-
-#endif
-
-/* ---- core/sampler/unwind/code_map.h ---- */
-/*
- * What the walkers know about the process's code, for the whole copy of the library:
- *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
- *   - the Go functions at which stacks are switched.
- * Written in ordinary threads (code_map_update.c), read in the handler without locks. Static memory, never freed.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
-#define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
-
-/* ---- core/platform/code_source_ops.h ---- */
-/*
- * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
- * through it, what it is called, and hears when it comes and goes: in three contexts, so those functions of a variant may lie
- * in three files. Each may be NULL but the first. code_source_handler.c chooses the variant: one for the process.
- * Names by what engines write or register, whoever walks their code, are profile/generated/generated.h's.
- *
- * A variant that knows some of the code leaves the rest to sampler/unwind/code_source_frame_pointers_handler.c.
- */
-#ifndef ONSTACK_PLATFORM_CODE_SOURCE_OPS_H
-#define ONSTACK_PLATFORM_CODE_SOURCE_OPS_H
-
-struct onstack_memory;
-
-typedef struct onstack_code_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_code_range;
-
-/* A frame in such code; after a step, that of its caller. */
-typedef struct onstack_code_frame {
-  uint64_t pc, sp, fp;
-  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
-  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
-  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
-} onstack_code_frame;
-
-typedef struct onstack_code_source {
-  const char *name;
-  /* Steps to the caller; pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the
-     stack is cut here. `memory`: sampler/unwind/memory.h. In the signal handler, and wherever a stack is walked again. */
-  onstack_truncation (*step)(onstack_code_frame *frame, struct onstack_memory *memory);
-  /* All executable ranges have changed to these, sorted, those of modules too (sampler/unwind/rules.h tells them
-     apart). Ordinary threads, under the map lock: calls nothing that asks for mappings. */
-  void (*ranges_changed)(const onstack_code_range *ranges, uint32_t count);
-  /* Writes the name of the function at an address, NUL-terminated; false: not known. Ordinary threads, without a lock. */
-  bool (*symbol)(uint64_t address, char *name, size_t size);
-  /* What its memory is called among the mappings of a profile; NULL: "//anon". */
-  const char *mapping;
-} onstack_code_source;
-
-#endif
-
-#define ONSTACK_CODE_RANGES 2048u
-
-/* How a walk goes on behind an address in a Go function that is not like the others. */
-#define ONSTACK_GO_PLAIN 0u      /* it is */
-#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
-#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
-#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
-#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
-#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
-#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
-#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (sampler/unwind/go_stack.h) */
-#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
-#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
-#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
-
-#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
-#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
-
-/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
-typedef struct onstack_go_functions {
-  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
-  const uint8_t *functions; /* records (_func) */
-  const uint8_t *pctab;
-  const uint8_t *end; /* of all of it */
-  uint64_t text;
-  uint32_t count;
-  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
-} onstack_go_functions;
-
-typedef struct onstack_go_special {
-  onstack_code_range body;
-  uint32_t kind;      /* ONSTACK_GO_* */
-  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
-                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
-} onstack_go_special;
-
-/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
-typedef struct onstack_go_layout {
-  uint64_t tls_g; /* from the thread pointer: the current g */
-  uint32_t g_m;
-  uint32_t sched_sp; /* g.sched */
-  uint32_t sched_pc;
-  uint32_t sched_lr; /* arm64 only, else 0 */
-  uint32_t m_curg;
-  uint32_t g_labels; /* set by the host, see sampler/labels/labels.h; 0: not known */
-  bool known;
-} onstack_go_layout;
-
-typedef struct onstack_go_runtime {
-  onstack_code_range text; /* high 0: the entry describes nothing (sampler/modules/go_runtime.c) */
-  onstack_go_functions functions;
-  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
-  uint32_t special_count;
-  uint32_t reserved;
-  onstack_go_layout layout;
-  onstack_go_special specials[ONSTACK_GO_SPECIALS];
-} onstack_go_runtime;
-
-typedef struct onstack_code_map {
-  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
-  uint32_t count;
-  uint32_t stale;    /* a walk met a return address that no range holds: look again */
-  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
-  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
-  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
-  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
-} onstack_code_map;
-
-ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
-
-/*
- * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
- * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted, and
- * *last does not hold it. Signal-safe.
- */
-ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
-/* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_is_known(uint64_t address, onstack_code_range *last);
-
-/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
-
-/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
-
-/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
 
 #endif
 
@@ -5410,31 +5451,6 @@ const char *onstack_strerror(int code) {
 }
 
 /* ---- core/sampler/api/fork.c ---- */
-
-/* ---- core/sampler/unwind/memory_pipe.h ---- */
-/*
- * The pipes of reader `pipe` (memory_pipe_handler.c). Open only while a session runs on a system that refuses process_vm_readv;
- * elsewhere none is made.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_MEMORY_PIPE_H
-#define ONSTACK_SAMPLER_UNWIND_MEMORY_PIPE_H
-
-/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
-ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
-
-/* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
-
-/* Closes them; one that a walk holds at this instant stays. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_memory_pipe_close(void);
-
-/* In the child of a fork: gives the inherited pipes back, which the parent goes on using. */
-ONSTACK_INTERNAL void onstack_memory_pipe_after_fork(void);
-
-/* Two words through a pipe; false where none is open, too. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]);
-
-#endif
 
 /* ---- core/sampler/unwind/traceback_walk.h ---- */
 /*
@@ -6819,51 +6835,6 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
 
 /* ---- core/sampler/api/options.c ---- */
 
-/* ---- core/sampler/modules/table_files.h ---- */
-/*
- * Rule tables of large objects, kept in files of a directory from one process to the next. A file's name is the object's build
- * id and the number of what makes tables (TABLE_FILES_FORMAT).
- *
- * A handler trusts its tables, so nobody else may write what is read here: the directory and the file belong to this user or
- * to root, and others have no right to write them. What was read is copied, so that a file may be cut or removed at any time,
- * and is checked: a sum of all words against a disk that lies, and each number that the handler follows.
- * Ordinary threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
-#define ONSTACK_SAMPLER_MODULES_TABLE_FILES_H
-
-/* Objects with less of .eh_frame are derived in less than a millisecond. */
-#define ONSTACK_TABLE_FILES_LEAST ((size_t)1 << 16)
-
-/* Which table is meant. */
-typedef struct onstack_table_key {
-  onstack_elf_build_id build_id;
-  uint64_t extent;         /* of the object in memory */
-  uint64_t section_offset; /* of .eh_frame, from the object's lowest address */
-  uint64_t section_bytes;  /* up to the end of its segment */
-} onstack_table_key;
-
-/* Any thread, while no other calls it. NULL: none is kept any more. Errors: -errno; -EACCES: others may write there. */
-ONSTACK_INTERNAL int onstack_table_files_use(const char *directory);
-
-ONSTACK_INTERNAL bool onstack_table_files_are_used(void);
-
-/* NULL: there is none, or it cannot be trusted. The caller frees it by onstack_rule_table_free. */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key);
-
-/* What cannot be written is left out. Its directory is a local one: the caller waits, with the lock of all objects. */
-ONSTACK_INTERNAL void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table);
-
-/* Since the process began: tables that were read, were written, files that were not trusted, and tables that could not be
-   written. */
-typedef struct onstack_table_files_counters {
-  uint64_t read, kept, refused, failed;
-} onstack_table_files_counters;
-
-ONSTACK_INTERNAL onstack_table_files_counters onstack_table_files_count(void);
-
-#endif
-
 #include <signal.h>
 #include <string.h>
 
@@ -7088,34 +7059,8 @@ const char *onstack_options_fault(const onstack_options *options) {
   return fault;
 }
 
-int onstack_tables_keep_in(const char *directory) {
-  ONSTACK_UNCANCELLED;
-  return onstack_table_files_use(directory);
-}
-
 /* ---- core/sampler/api/session.c ---- */
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
-
-/* ---- core/sampler/unwind/code_source.h ---- */
-/* The walkers' side of platform/code_source_ops.h. */
-#ifndef ONSTACK_SAMPLER_UNWIND_CODE_SOURCE_H
-#define ONSTACK_SAMPLER_UNWIND_CODE_SOURCE_H
-
-/* The one in use. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
-
-/* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
-ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
-
-/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
-
-/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
-   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
-
-#endif
 
 /* ---- core/profile/generated/generated.h ---- */
 /*
@@ -7141,15 +7086,11 @@ typedef struct onstack_name_source {
   int (*give)(onstack_symbol_table *table, const onstack_name_context *context);
 } onstack_name_source;
 
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_code_source; /* whoever knows how to walk it */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;     /* files for perf, with lines */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map;    /* files for perf, without lines */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;  /* files for perf, with lines */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map; /* files for perf, without lines */
 
 /* By all of them. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context);
-
-/* The source of code that is in use (sampler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
 
 /*
  * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
@@ -7218,8 +7159,6 @@ static void session_stop_clock_thread(onstack_session *session) {
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
 static void session_look_around(onstack_session *session) {
-  /* Generated code is named by whoever knows how to walk it. */
-  onstack_store_relaxed(&onstack_profile_code_source, onstack_load_relaxed(&onstack_code_source_used));
   session->tended_ns = session->refreshed_ns = 0;
   session->begun_ns = onstack_monotonic_ns();
   if (session->settings.resumed) return;
@@ -8277,15 +8216,6 @@ static void text_write_interpreted(statistics_text *text, const onstack_stats *s
                      stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
 }
 
-/* Where tables are kept between processes. */
-static void text_write_table_files(statistics_text *text) {
-  if (!onstack_table_files_are_used()) return;
-  const onstack_table_files_counters files = onstack_table_files_count();
-  text_send(text, snprintf(text->line, sizeof(text->line),
-                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 " failed=%" PRIu64 "\n",
-                           files.read, files.kept, files.refused, files.failed));
-}
-
 /* Whether a character is written as it is. Length 0: it is not UTF-8. */
 static bool text_is_plain(const char *character, size_t length) {
   return length > 0 && *character != '\\' && !onstack_profile_utf8_is_obeyed(character, length);
@@ -8344,7 +8274,6 @@ static int text_write(statistics_text *text, onstack_session *session, const ons
   text_add(&stats, more);
   text_write_counters(text, session->settings.clock, &stats);
   text_write_interpreted(text, &stats);
-  text_write_table_files(text);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;
@@ -9045,37 +8974,6 @@ ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t 
 #ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
 #define ONSTACK_SAMPLER_UNWIND_WALK_H
 
-/* ---- core/sampler/unwind/call_site_check.h ---- */
-/*
- * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
- * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
- * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_CALL_SITE_CHECK_H
-#define ONSTACK_SAMPLER_UNWIND_CALL_SITE_CHECK_H
-
-/* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
-#define ONSTACK_BY_UNPROVEN 0x80u
-#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
-
-/*
- * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
- * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
- * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
-
-/*
- * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
- * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
- * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
- * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
-
-#endif
-
 #include <ucontext.h>
 
 /* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
@@ -9128,7 +9026,31 @@ onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk)
   return unwinder->run(walk);
 }
 
-/* Ends a stack behind the last frame that can be believed (sampler/unwind/call_site_check.h). Signal-safe. */
+/* ---- call sites ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
+ * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
+ * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
+ */
+
+/*
+ * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
+ * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
+ * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
+
+/*
+ * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
+ * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
+ * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
+ * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
+
+/* Ends a stack behind the last frame that can be believed. Signal-safe. */
 static inline __attribute__((unused)) ONSTACK_HANDLER void
 onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
   if (!copy_works) return;
@@ -9425,7 +9347,7 @@ void onstack_drain_thread_stop(onstack_drain_thread *drain) {
 #ifndef ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
 #define ONSTACK_SAMPLER_INTERPRETER_INSTRUCTIONS_H
 
-/* Of a function that jumps to code which runs in its frame (sampler/unwind/code_jumped.h) and begins at `address`: *size
+/* Of a function that jumps to code which runs in its frame (sampler/unwind/generated_code.h) and begins at `address`: *size
    becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
    from its caller's. False: that code moves SP first. */
 ONSTACK_INTERNAL bool onstack_instructions_frame(uint64_t address, uint64_t *size);
@@ -9862,7 +9784,7 @@ static ONSTACK_HANDLER bool interpreter_is_refused(void) {
          !interpreter_read((uint64_t)(uintptr_t)&word, &copy, sizeof(copy));
 }
 
-/* As the reader `probe` (memory_probe_handler.c): the kernel says whether the page is there, and nobody takes it away
+/* As the reader `probe` (memory_handler.c): the kernel says whether the page is there, and nobody takes it away
    from a thread that stands still in our handler. Where a filter answers instead it is copied. */
 static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t *word) {
   if (address & 7 || !onstack_address_plausible(address)) return false;
@@ -10118,7 +10040,39 @@ ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, ui
 
 #endif
 
-/* ---- core/sampler/unwind/code_jumped.h ---- */
+/* ---- core/sampler/unwind/generated_code.h ---- */
+/*
+ * Steps through code that no module describes: what a just-in-time compiler wrote, mostly. Its names are
+ * profile/generated/name_source.h's.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
+#define ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
+
+/* A frame in such code; after a step, that of its caller. */
+typedef struct onstack_code_frame {
+  uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
+  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
+  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
+} onstack_code_frame;
+
+/*
+ * Steps to the caller, by the chain of frame pointers, and where that ends, by what is known of runtimes that enter such code.
+ * pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the stack is cut here.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory);
+
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+/* ---- code that is jumped to ---------------------------------------------------------------------------------------------- */
+
 /*
  * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
  * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
@@ -10127,11 +10081,9 @@ ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, ui
  *
  * One for the process. Written in ordinary threads, by two of them that know a half each.
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_CODE_JUMPED_H
-#define ONSTACK_SAMPLER_UNWIND_CODE_JUMPED_H
 
 typedef struct onstack_jumped_code {
-  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php.c). */
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
   uint64_t from;
   uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
   uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
@@ -10139,15 +10091,6 @@ typedef struct onstack_jumped_code {
 } onstack_jumped_code;
 
 ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
-
-static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_code_is_jumped(uint64_t address) {
-  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`: published behind it */
-  return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
-}
-
-/* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
-   (sampler/unwind/call_site_check.h). Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory);
 
 #endif
 
@@ -11727,16 +11670,15 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
 #define ONSTACK_SAMPLER_MODULES_CFI_H
 
 /* ---- core/sampler/modules/cfi_entry.h ---- */
-/* The entries of .eh_frame: what functions have in common (CIE), and each function's own (FDE). */
+/* What .eh_frame is made of: encoded numbers, the state that its instructions change, and its entries. */
 #ifndef ONSTACK_SAMPLER_MODULES_CFI_ENTRY_H
 #define ONSTACK_SAMPLER_MODULES_CFI_ENTRY_H
 
-/* ---- core/sampler/modules/cfi_reader.h ---- */
-/* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_READER_H
-#define ONSTACK_SAMPLER_MODULES_CFI_READER_H
-
 #include <string.h>
+
+/* ---- reading ------------------------------------------------------------------------------------------------------------- */
+
+/* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
 
 typedef struct onstack_cfi_reader {
   const uint8_t *base; /* of the section's copy */
@@ -11777,12 +11719,9 @@ static inline uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
 /* A pointer in a DW_EH_PE_* encoding (LSB 10.5.1). Indirect and data-relative ones make the reader bad. */
 ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding);
 
-#endif
+/* ---- state at one instruction -------------------------------------------------------------------------------------------- */
 
-/* ---- core/sampler/modules/cfi_state.h ---- */
 /* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_STATE_H
-#define ONSTACK_SAMPLER_MODULES_CFI_STATE_H
 
 /* Where a register of the caller is. */
 typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
@@ -11799,7 +11738,9 @@ typedef struct cfi_state {
   cfi_register fp, ra, bx;
 } cfi_state;
 
-#endif
+/* ---- entries ------------------------------------------------------------------------------------------------------------- */
+
+/* The entries of .eh_frame: what functions have in common (CIE), and each function's own (FDE). */
 
 /* What functions have in common (a CIE). */
 typedef struct onstack_cfi_common {
@@ -11846,169 +11787,6 @@ ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t en
    A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
 ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                                       void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
-
-#endif
-
-/* ---- core/sampler/modules/cfi_arch.h ---- */
-/*
- * What call frame information says in terms of a processor, from the file that is named after it. Each defines
- *
- *   CFI_REG_FP, _SP, _BX        DWARF numbers; CFI_REG_BX is a number that nothing has where there is no counterpart to RBX
- *                               that we need
- *   CFI_REG_COUNT               general registers, which the kernel saves in order
- *   onstack_cfi_foresee         asked at a function's first advance, with what follows and the CIE's data alignment:
- *                               where the code in front of it is known better than described, corrects the state
- *   onstack_cfi_repair          the same for a rule that was made
- */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_ARCH_H
-#define ONSTACK_SAMPLER_MODULES_CFI_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/sampler/modules/cfi_x86_64.h ---- */
-/* sampler/modules/cfi_arch.h for x86_64. */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
-#define ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
-
-/* System V ABI AMD64, figure 3.36. */
-#define CFI_REG_FP 6u
-#define CFI_REG_SP 7u
-#define CFI_REG_BX 3u
-#define CFI_REG_COUNT 16u
-
-static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
-  (void)state;
-  (void)next;
-  (void)data_align;
-}
-
-static inline void onstack_cfi_repair(onstack_rule *rule) { (void)rule; }
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/sampler/modules/cfi_aarch64.h ---- */
-/*
- * sampler/modules/cfi_arch.h for aarch64, where one function's CFI is known to be wrong, and found in every process. glibc's
- * lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone
- * among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
-#define ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
-
-/* ---- core/sampler/modules/dwarf.h ---- */
-/* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
-#ifndef ONSTACK_SAMPLER_MODULES_DWARF_H
-#define ONSTACK_SAMPLER_MODULES_DWARF_H
-
-/* Call frame instructions. The operand of the last three is in their low six bits. */
-enum {
-  DW_CFA_nop = 0x00,
-  DW_CFA_set_loc = 0x01,
-  DW_CFA_advance_loc1 = 0x02,
-  DW_CFA_advance_loc2 = 0x03,
-  DW_CFA_advance_loc4 = 0x04,
-  DW_CFA_offset_extended = 0x05,
-  DW_CFA_restore_extended = 0x06,
-  DW_CFA_undefined = 0x07,
-  DW_CFA_same_value = 0x08,
-  DW_CFA_register = 0x09,
-  DW_CFA_remember_state = 0x0a,
-  DW_CFA_restore_state = 0x0b,
-  DW_CFA_def_cfa = 0x0c,
-  DW_CFA_def_cfa_register = 0x0d,
-  DW_CFA_def_cfa_offset = 0x0e,
-  DW_CFA_def_cfa_expression = 0x0f,
-  DW_CFA_expression = 0x10,
-  DW_CFA_offset_extended_sf = 0x11,
-  DW_CFA_def_cfa_sf = 0x12,
-  DW_CFA_def_cfa_offset_sf = 0x13,
-  DW_CFA_val_offset = 0x14,
-  DW_CFA_val_offset_sf = 0x15,
-  DW_CFA_val_expression = 0x16,
-  DW_CFA_AARCH64_negate_ra_state = 0x2d,
-  DW_CFA_GNU_args_size = 0x2e,
-  DW_CFA_GNU_negative_offset_extended = 0x2f,
-  DW_CFA_advance_loc = 0x40,
-  DW_CFA_offset = 0x80,
-  DW_CFA_restore = 0xc0
-};
-#define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
-#define DW_CFA_OPERAND 0x3fu
-
-/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
-enum {
-  DW_OP_deref = 0x06,
-  DW_OP_and = 0x1a,
-  DW_OP_plus = 0x22,
-  DW_OP_plus_uconst = 0x23,
-  DW_OP_shl = 0x24,
-  DW_OP_ge = 0x2a,
-  DW_OP_lit0 = 0x30,
-  DW_OP_reg0 = 0x50,
-  DW_OP_breg0 = 0x70
-};
-
-/* Encodings of pointers: a format, and what it is relative to. */
-enum {
-  DW_EH_PE_absptr = 0x00,
-  DW_EH_PE_uleb128 = 0x01,
-  DW_EH_PE_udata2 = 0x02,
-  DW_EH_PE_udata4 = 0x03,
-  DW_EH_PE_datarel = 0x30,
-  DW_EH_PE_udata8 = 0x04,
-  DW_EH_PE_sleb128 = 0x09,
-  DW_EH_PE_sdata2 = 0x0a,
-  DW_EH_PE_sdata4 = 0x0b,
-  DW_EH_PE_sdata8 = 0x0c,
-  DW_EH_PE_pcrel = 0x10,
-  DW_EH_PE_indirect = 0x80,
-  DW_EH_PE_omit = 0xff
-};
-#define DW_EH_PE_FORMAT 0x0fu
-#define DW_EH_PE_RELATIVE 0xf0u
-
-#endif
-
-#include <string.h>
-
-/* DWARF for the Arm 64-bit architecture, 4.1. */
-#define CFI_REG_FP 29u
-#define CFI_REG_SP 31u
-#define CFI_REG_LR 30u
-#define CFI_REG_BX 0xfffffffeu
-#define CFI_REG_COUNT 31u
-
-/* The resolver's first instruction, bti c, stands before that CFI, though .plt has pushed. */
-static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
-  static const uint8_t saves_lr[] = {DW_CFA_offset_extended_sf, CFI_REG_LR, 0x7f /* -1 */};
-  if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
-      memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
-    state->ra = (cfi_register){CFI_AT_CFA, 8};
-}
-
-/* Makes a rule of the resolver what its instructions do; leaves all others. */
-static inline void onstack_cfi_repair(onstack_rule *rule) {
-  if (rule->ra != 1 || rule->fp != ONSTACK_AT_SAME) return;
-  rule->cfa_offset += 16;
-  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
-}
-
-#endif
-
-#endif
-
-#endif
-
-/* ---- core/sampler/modules/cfi_expression.h ---- */
-/* The few DWARF expressions that compilers and linkers write into .eh_frame: recognised by their shape, not evaluated. */
-#ifndef ONSTACK_SAMPLER_MODULES_CFI_EXPRESSION_H
-#define ONSTACK_SAMPLER_MODULES_CFI_EXPRESSION_H
-
-/* Sets the CFA's part of the state to what the expression says; ONSTACK_CFA_LOST where its shape is unknown. */
-ONSTACK_INTERNAL void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state);
-
-/* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
-ONSTACK_INTERNAL bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression);
 
 #endif
 
@@ -12089,6 +11867,145 @@ enum {
 #include <stddef.h>
 #include <string.h>
 
+/*
+ * What call frame information says in terms of a processor, from the file that is named after it. Each defines
+ *
+ *   CFI_REG_FP, _SP, _BX        DWARF numbers; CFI_REG_BX is a number that nothing has where there is no counterpart to RBX
+ *                               that we need
+ *   CFI_REG_COUNT               general registers, which the kernel saves in order
+ *   onstack_cfi_foresee         asked at a function's first advance, with what follows and the CIE's data alignment:
+ *                               where the code in front of it is known better than described, corrects the state
+ *   onstack_cfi_repair          the same for a rule that was made
+ */
+#if defined(__x86_64__)
+/* ---- core/sampler/modules/cfi_x86_64.h ---- */
+/* The part of cfi.c for x86_64. */
+#ifndef ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
+#define ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
+
+/* System V ABI AMD64, figure 3.36. */
+#define CFI_REG_FP 6u
+#define CFI_REG_SP 7u
+#define CFI_REG_BX 3u
+#define CFI_REG_COUNT 16u
+
+static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
+  (void)state;
+  (void)next;
+  (void)data_align;
+}
+
+static inline void onstack_cfi_repair(onstack_rule *rule) { (void)rule; }
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/sampler/modules/cfi_aarch64.h ---- */
+/*
+ * The part of cfi.c for aarch64, where one function's CFI is known to be wrong, and found in every process. glibc's
+ * lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone
+ * among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
+ */
+#ifndef ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
+#define ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
+
+#include <string.h>
+
+/* DWARF for the Arm 64-bit architecture, 4.1. */
+#define CFI_REG_FP 29u
+#define CFI_REG_SP 31u
+#define CFI_REG_LR 30u
+#define CFI_REG_BX 0xfffffffeu
+#define CFI_REG_COUNT 31u
+
+/* The resolver's first instruction, bti c, stands before that CFI, though .plt has pushed. */
+static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
+  static const uint8_t saves_lr[] = {DW_CFA_offset_extended_sf, CFI_REG_LR, 0x7f /* -1 */};
+  if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
+      memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
+    state->ra = (cfi_register){CFI_AT_CFA, 8};
+}
+
+/* Makes a rule of the resolver what its instructions do; leaves all others. */
+static inline void onstack_cfi_repair(onstack_rule *rule) {
+  if (rule->ra != 1 || rule->fp != ONSTACK_AT_SAME) return;
+  rule->cfa_offset += 16;
+  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
+}
+
+#endif
+
+#endif
+
+/* ---- expressions --------------------------------------------------------------------------------------------------------- */
+
+/* The few DWARF expressions that compilers and linkers write into .eh_frame: recognised by their shape, not evaluated. */
+
+/* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
+static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
+  static const uint8_t shape[] = {DW_OP_breg0 + 7, 8,        DW_OP_breg0 + 16, 0,         DW_OP_lit0 + 15, DW_OP_and,
+                                  DW_OP_lit0,      DW_OP_ge, DW_OP_lit0 + 3,   DW_OP_shl, DW_OP_plus};
+  if (length != sizeof(shape) || bytes[6] < DW_OP_lit0 || bytes[6] > DW_OP_lit0 + 15) return false;
+  for (size_t i = 0; i < sizeof(shape); i++)
+    if (i != 6 && bytes[i] != shape[i]) return false;
+  *threshold = bytes[6] - DW_OP_lit0;
+  return true;
+}
+
+/* The expression `register + offset`. libgcc and gdb read DW_OP_reg as `register + 0`, and wasmtime's fibers write that. */
+static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
+  const uint64_t operation = onstack_cfi_byte(expression);
+  *offset = 0;
+  if (operation == DW_OP_reg0 + number) return !expression->bad;
+  if (operation != DW_OP_breg0 + number) return false;
+  *offset = onstack_cfi_sleb(expression);
+  return !expression->bad;
+}
+
+/* `+ n words` in either form: as one operation, or as a small number and an addition (SBCL). */
+static bool cfi_match_words(onstack_cfi_reader *expression, uint8_t *words) {
+  const uint64_t operation = onstack_cfi_byte(expression);
+  uint64_t bytes;
+  if (operation == DW_OP_plus_uconst) {
+    bytes = onstack_cfi_uleb(expression);
+  } else {
+    bytes = operation - DW_OP_lit0;
+    if (bytes > 31 || onstack_cfi_byte(expression) != DW_OP_plus) return false;
+  }
+  if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
+  *words = (uint8_t)(bytes / 8);
+  return true;
+}
+
+/* `*(register + offset)`, with or without `+ n words` behind it. */
+static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
+  *after = 0;
+  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != DW_OP_deref) return false;
+  if (expression.at < expression.end && !cfi_match_words(&expression, after)) return false;
+  return !expression.bad && expression.at == expression.end;
+}
+
+/* Sets the CFA's part of the state to what the expression says; ONSTACK_CFA_LOST where its shape is unknown. */
+static void cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state) {
+  size_t length = expression.end - expression.at;
+  state->cfa_kind = ONSTACK_CFA_LOST;
+  if (expression.bad) return;
+  if (cfi_match_plt(expression.base + expression.at, length, &state->cfa_offset))
+    state->cfa_kind = ONSTACK_CFA_PLT;
+  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after))
+    state->cfa_kind = ONSTACK_CFA_DEREF_FP;
+  else if (cfi_match_deref(expression, CFI_REG_SP, &state->cfa_offset, &state->cfa_after))
+    state->cfa_kind = ONSTACK_CFA_DEREF_SP;
+}
+
+/* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
+static bool cfi_expression_is_fp(onstack_cfi_reader expression) {
+  int64_t offset;
+  return cfi_match_offset(&expression, CFI_REG_FP, &offset) && expression.at == expression.end && offset == 0;
+}
+
+/* ---- instructions -------------------------------------------------------------------------------------------------------- */
+
 #define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
 
 typedef struct cfi_machine {
@@ -12131,7 +12048,7 @@ static void cfi_restore_register(cfi_machine *machine, uint64_t number) {
 /* Takes the block of a register's expression. */
 static bool cfi_is_at_fp(cfi_machine *machine, uint64_t number) {
   onstack_cfi_reader block = cfi_take_block(machine);
-  return number == CFI_REG_FP && onstack_cfi_expression_is_fp(block);
+  return number == CFI_REG_FP && cfi_expression_is_fp(block);
 }
 
 static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
@@ -12264,7 +12181,7 @@ static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
     machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
     return true;
   case DW_CFA_def_cfa_expression:
-    onstack_cfi_expression_cfa(cfi_take_block(machine), &machine->now);
+    cfi_expression_cfa(cfi_take_block(machine), &machine->now);
     return true;
   case DW_CFA_expression:
     number = onstack_cfi_uleb(reader);
@@ -12376,6 +12293,80 @@ void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *f
 
 #include <string.h>
 
+uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; shift < 70; shift += 7) {
+    uint64_t byte = onstack_cfi_byte(reader);
+    if (shift < 64) value |= (byte & 0x7f) << shift;
+    if (!(byte & 0x80)) return value;
+  }
+  reader->bad = true;
+  return 0;
+}
+
+int64_t onstack_cfi_sleb(onstack_cfi_reader *reader) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; shift < 70;) {
+    uint64_t byte = onstack_cfi_byte(reader);
+    if (shift < 64) value |= (byte & 0x7f) << shift;
+    shift += 7;
+    if (byte & 0x80) continue;
+    if (shift < 64 && (byte & 0x40)) value |= ~(uint64_t)0 << shift;
+    return (int64_t)value;
+  }
+  reader->bad = true;
+  return 0;
+}
+
+void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes) {
+  if (reader->bad || bytes > reader->end - reader->at) {
+    reader->bad = true;
+    return;
+  }
+  reader->at += (size_t)bytes;
+}
+
+uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
+  uint64_t place = reader->address + reader->at, value = 0;
+  if (encoding == DW_EH_PE_omit) return 0;
+  switch (encoding & DW_EH_PE_FORMAT) {
+  case DW_EH_PE_absptr:
+  case DW_EH_PE_udata8:
+  case DW_EH_PE_sdata8:
+    value = onstack_cfi_fixed(reader, 8);
+    break;
+  case DW_EH_PE_uleb128:
+    value = onstack_cfi_uleb(reader);
+    break;
+  case DW_EH_PE_udata2:
+    value = onstack_cfi_fixed(reader, 2);
+    break;
+  case DW_EH_PE_udata4:
+    value = onstack_cfi_fixed(reader, 4);
+    break;
+  case DW_EH_PE_sleb128:
+    value = (uint64_t)onstack_cfi_sleb(reader);
+    break;
+  case DW_EH_PE_sdata2:
+    value = (uint64_t)(int64_t)(int16_t)onstack_cfi_fixed(reader, 2);
+    break;
+  case DW_EH_PE_sdata4:
+    value = (uint64_t)(int64_t)(int32_t)onstack_cfi_fixed(reader, 4);
+    break;
+  default:
+    reader->bad = true;
+  }
+  switch (encoding & DW_EH_PE_RELATIVE) {
+  case 0: /* to nothing */
+    return value;
+  case DW_EH_PE_pcrel:
+    return value + place;
+  default:
+    reader->bad = true;
+    return 0;
+  }
+}
+
 static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, onstack_cfi_common *common) {
   uint64_t length = onstack_cfi_uleb(reader);
   size_t end = reader->at + (size_t)length;
@@ -12485,147 +12476,6 @@ void onstack_cfi_each(onstack_cfi_section *section, bool (*visit)(void *data, co
   }
 }
 
-/* ---- core/sampler/modules/cfi_expression.c ---- */
-
-/* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
-static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
-  static const uint8_t shape[] = {DW_OP_breg0 + 7, 8,        DW_OP_breg0 + 16, 0,         DW_OP_lit0 + 15, DW_OP_and,
-                                  DW_OP_lit0,      DW_OP_ge, DW_OP_lit0 + 3,   DW_OP_shl, DW_OP_plus};
-  if (length != sizeof(shape) || bytes[6] < DW_OP_lit0 || bytes[6] > DW_OP_lit0 + 15) return false;
-  for (size_t i = 0; i < sizeof(shape); i++)
-    if (i != 6 && bytes[i] != shape[i]) return false;
-  *threshold = bytes[6] - DW_OP_lit0;
-  return true;
-}
-
-/* The expression `register + offset`. libgcc and gdb read DW_OP_reg as `register + 0`, and wasmtime's fibers write that. */
-static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
-  const uint64_t operation = onstack_cfi_byte(expression);
-  *offset = 0;
-  if (operation == DW_OP_reg0 + number) return !expression->bad;
-  if (operation != DW_OP_breg0 + number) return false;
-  *offset = onstack_cfi_sleb(expression);
-  return !expression->bad;
-}
-
-/* `+ n words` in either form: as one operation, or as a small number and an addition (SBCL). */
-static bool cfi_match_words(onstack_cfi_reader *expression, uint8_t *words) {
-  const uint64_t operation = onstack_cfi_byte(expression);
-  uint64_t bytes;
-  if (operation == DW_OP_plus_uconst) {
-    bytes = onstack_cfi_uleb(expression);
-  } else {
-    bytes = operation - DW_OP_lit0;
-    if (bytes > 31 || onstack_cfi_byte(expression) != DW_OP_plus) return false;
-  }
-  if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
-  *words = (uint8_t)(bytes / 8);
-  return true;
-}
-
-/* `*(register + offset)`, with or without `+ n words` behind it. */
-static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
-  *after = 0;
-  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != DW_OP_deref) return false;
-  if (expression.at < expression.end && !cfi_match_words(&expression, after)) return false;
-  return !expression.bad && expression.at == expression.end;
-}
-
-void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state) {
-  size_t length = expression.end - expression.at;
-  state->cfa_kind = ONSTACK_CFA_LOST;
-  if (expression.bad) return;
-  if (cfi_match_plt(expression.base + expression.at, length, &state->cfa_offset))
-    state->cfa_kind = ONSTACK_CFA_PLT;
-  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after))
-    state->cfa_kind = ONSTACK_CFA_DEREF_FP;
-  else if (cfi_match_deref(expression, CFI_REG_SP, &state->cfa_offset, &state->cfa_after))
-    state->cfa_kind = ONSTACK_CFA_DEREF_SP;
-}
-
-bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression) {
-  int64_t offset;
-  return cfi_match_offset(&expression, CFI_REG_FP, &offset) && expression.at == expression.end && offset == 0;
-}
-
-/* ---- core/sampler/modules/cfi_reader.c ---- */
-
-#include <string.h>
-
-uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
-  uint64_t value = 0;
-  for (uint32_t shift = 0; shift < 70; shift += 7) {
-    uint64_t byte = onstack_cfi_byte(reader);
-    if (shift < 64) value |= (byte & 0x7f) << shift;
-    if (!(byte & 0x80)) return value;
-  }
-  reader->bad = true;
-  return 0;
-}
-
-int64_t onstack_cfi_sleb(onstack_cfi_reader *reader) {
-  uint64_t value = 0;
-  for (uint32_t shift = 0; shift < 70;) {
-    uint64_t byte = onstack_cfi_byte(reader);
-    if (shift < 64) value |= (byte & 0x7f) << shift;
-    shift += 7;
-    if (byte & 0x80) continue;
-    if (shift < 64 && (byte & 0x40)) value |= ~(uint64_t)0 << shift;
-    return (int64_t)value;
-  }
-  reader->bad = true;
-  return 0;
-}
-
-void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes) {
-  if (reader->bad || bytes > reader->end - reader->at) {
-    reader->bad = true;
-    return;
-  }
-  reader->at += (size_t)bytes;
-}
-
-uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
-  uint64_t place = reader->address + reader->at, value = 0;
-  if (encoding == DW_EH_PE_omit) return 0;
-  switch (encoding & DW_EH_PE_FORMAT) {
-  case DW_EH_PE_absptr:
-  case DW_EH_PE_udata8:
-  case DW_EH_PE_sdata8:
-    value = onstack_cfi_fixed(reader, 8);
-    break;
-  case DW_EH_PE_uleb128:
-    value = onstack_cfi_uleb(reader);
-    break;
-  case DW_EH_PE_udata2:
-    value = onstack_cfi_fixed(reader, 2);
-    break;
-  case DW_EH_PE_udata4:
-    value = onstack_cfi_fixed(reader, 4);
-    break;
-  case DW_EH_PE_sleb128:
-    value = (uint64_t)onstack_cfi_sleb(reader);
-    break;
-  case DW_EH_PE_sdata2:
-    value = (uint64_t)(int64_t)(int16_t)onstack_cfi_fixed(reader, 2);
-    break;
-  case DW_EH_PE_sdata4:
-    value = (uint64_t)(int64_t)(int32_t)onstack_cfi_fixed(reader, 4);
-    break;
-  default:
-    reader->bad = true;
-  }
-  switch (encoding & DW_EH_PE_RELATIVE) {
-  case 0: /* to nothing */
-    return value;
-  case DW_EH_PE_pcrel:
-    return value + place;
-  default:
-    reader->bad = true;
-    return 0;
-  }
-}
-
 /* ---- core/sampler/modules/fde_lookup.c ---- */
 /* ---- core/sampler/modules/fde_lookup.h ---- */
 /*
@@ -12668,6 +12518,19 @@ ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, onsta
 /* The same rule at an address that stays for good; NULL: there are too many, or no memory. One at a time. */
 ONSTACK_INTERNAL const onstack_rule *onstack_fde_intern(const onstack_rule *rule);
 
+/* ---- where .eh_frame is -------------------------------------------------------------------------------------------------- */
+
+/*
+ * .eh_frame of a loaded object that has no .eh_frame_hdr, so that its program headers do not say where the section is: gcc
+ * links static programs so, and musl's gcc all programs. The section headers in the object's file say it. Ordinary threads.
+ */
+
+/*
+ * Finds the section of the object that is loaded at `base`, in the file at `path`: from *low up to *high in memory. False: the
+ * file cannot be read, is not the one that is loaded, or has no such section.
+ */
+ONSTACK_INTERNAL bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, uint64_t *high);
+
 #endif
 
 /* ---- core/sampler/modules/rule_table.h ---- */
@@ -12699,12 +12562,6 @@ static inline bool onstack_rule_is_same(const onstack_rule *a, const onstack_rul
  */
 ONSTACK_INTERNAL int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high,
                                                const onstack_rule_table **table);
-
-/* Room for one, whose counts and pointers are set; its content is the caller's to fill. NULL: no memory, or too large. */
-ONSTACK_INTERNAL onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count);
-
-/* Whether no look-up leads out of it. */
-ONSTACK_INTERNAL bool onstack_rule_table_is_sound(const onstack_rule_table *table);
 
 ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 
@@ -12886,24 +12743,7 @@ const onstack_rule *onstack_fde_intern(const onstack_rule *rule) {
   return made;
 }
 
-/* ---- core/sampler/modules/frame_section.c ---- */
-/* ---- core/sampler/modules/frame_section.h ---- */
-/*
- * .eh_frame of a loaded object that has no .eh_frame_hdr, so that its program headers do not say where the section is: gcc
- * links static programs so, and musl's gcc all programs. The section headers in the object's file say it. Ordinary threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_FRAME_SECTION_H
-#define ONSTACK_SAMPLER_MODULES_FRAME_SECTION_H
-
-/*
- * Finds the section of the object that is loaded at `base`, in the file at `path`: from *low up to *high in memory. False: the
- * file cannot be read, is not the one that is loaded, or has no such section.
- */
-ONSTACK_INTERNAL bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, uint64_t *high);
-
-#endif
-
-#include <string.h>
+/* ---- where .eh_frame is -------------------------------------------------------------------------------------------------- */
 
 #define FRAME_SEGMENTS 64u /* linkers write about ten */
 
@@ -13298,199 +13138,6 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 
 #endif
 
-/* ---- core/sampler/modules/go_objects.c ---- */
-/* ---- core/sampler/modules/go_objects.h ---- */
-/* The loaded objects, and where each has Go's sections by its file's section headers. Ordinary threads only. */
-#ifndef ONSTACK_SAMPLER_MODULES_GO_OBJECTS_H
-#define ONSTACK_SAMPLER_MODULES_GO_OBJECTS_H
-
-#define ONSTACK_GO_SEGMENTS 12u /* linkers write four to six */
-
-typedef struct onstack_go_object {
-  uint64_t bias;
-  uint64_t load; /* the loader's number (platform/loader.h); 0: not known */
-  uint32_t segment_count;
-  onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
-  bool is_program;                                  /* the first one: it alone stays mapped whatever happens */
-  char path[512];                                   /* "" for the program */
-} onstack_go_object;
-
-typedef struct onstack_go_object_list {
-  /* The caller's: objects with numbers up to this one were looked at before and are left out; 0: none was. */
-  uint64_t looked;
-  uint64_t live[ONSTACK_GO_RUNTIMES]; /* numbers of those whose presence is asked for; 0: none */
-  /* The answer: */
-  bool live_is_there[ONSTACK_GO_RUNTIMES];
-  onstack_go_object *objects; /* the caller frees them */
-  uint32_t count, room;
-  uint32_t length;   /* of the loader's list */
-  uint32_t left_out; /* objects that there was no memory for */
-  uint64_t last;     /* the highest number */
-  onstack_loader_counts loaded;
-} onstack_go_object_list;
-
-typedef struct onstack_go_sections {
-  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
-  uint64_t module, module_size;
-} onstack_go_sections;
-
-/* Fills in the objects. */
-ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);
-
-/* 0 if the object has Go's function table. Reads its file, which may be another one by now. Errors: -errno; -ENOMEM, where
-   that cannot be told. */
-ONSTACK_INTERNAL int onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections);
-
-/* True if all of it lies in one loaded segment. */
-ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size);
-
-#endif
-
-/* ---- core/sampler/modules/other_objects.h ---- */
-/*
- * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
- * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_OTHER_OBJECTS_H
-#define ONSTACK_SAMPLER_MODULES_OTHER_OBJECTS_H
-
-#include <link.h>
-
-/*
- * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
- * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
- */
-ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
-                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
-
-#endif
-
-#include <errno.h>
-#include <link.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/auxv.h>
-
-#define GO_ROOM 16u  /* objects beyond those of the last pass */
-#define GO_PASSES 4u /* over the loader's list, while it grows */
-
-/* Whether the object was looked at before; notes that it is there yet. */
-static bool go_is_looked_at(onstack_go_object_list *list, uint64_t load) {
-  if (load == 0 || load > list->looked) return false;
-  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list->live_is_there[i] |= list->live[i] == load;
-  return true;
-}
-
-/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int go_copy_object(const struct dl_phdr_info *info, uint64_t load, void *data) {
-  onstack_go_object_list *list = data;
-  onstack_object_copy copy;
-  const bool is_program = list->length++ == 0;
-  list->loaded = onstack_loader_counts_in(info);
-  if (load > list->last) list->last = load;
-  if (go_is_looked_at(list, load)) return 0;
-  if (list->count == list->room) {
-    list->left_out++;
-    return 0;
-  }
-  onstack_go_object *object = &list->objects[list->count];
-  onstack_object_copy_headers(info, &copy);
-  object->bias = info->dlpi_addr;
-  object->load = load;
-  object->segment_count = 0;
-  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++) {
-    const ElfW(Phdr) *segment = &copy.headers[i];
-    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == ONSTACK_GO_SEGMENTS) continue;
-    uint64_t low = info->dlpi_addr + segment->p_vaddr;
-    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
-  }
-  object->is_program = is_program;
-  object->path[0] = 0;
-  if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
-  list->count++;
-  return 0;
-}
-
-static void go_note_section(onstack_go_sections *sections, const char *name, const onstack_elf_section *section,
-                            uint64_t bias) {
-  if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
-    sections->pclntab = bias + section->vaddr;
-    sections->pclntab_size = section->bytes;
-  } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
-    sections->module = bias + section->vaddr;
-    sections->module_size = section->bytes;
-  }
-}
-
-int onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections) {
-  onstack_elf_file file;
-  char name[32];
-  memset(sections, 0, sizeof(*sections));
-  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : onstack_own_executable());
-  /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
-  const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
-  if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
-  if (error != 0) return error;
-  for (uint32_t i = 0; i < file.section_count; i++) {
-    if (!(file.sections[i].flags & ONSTACK_ELF_SECTION_ALLOCATED)) continue;
-    onstack_elf_section_name(&file, &file.sections[i], name, sizeof(name));
-    go_note_section(sections, name, &file.sections[i], object->bias);
-  }
-  onstack_elf_close(&file);
-  return sections->pclntab != 0 ? 0 : -ENOENT;
-}
-
-bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size) {
-  for (uint32_t i = 0; i < object->segment_count; i++) {
-    const onstack_code_range *segment = &object->segments[i];
-    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
-  }
-  return false;
-}
-
-static void go_add_other(void *data, struct dl_phdr_info *info) {
-  onstack_go_object_list *list = data;
-  for (uint32_t i = 0; i < list->count; i++)
-    if (list->objects[i].bias == info->dlpi_addr) return;
-  info->dlpi_adds = list->loaded.adds;
-  info->dlpi_subs = list->loaded.subs;
-  go_copy_object(info, 0, list);
-}
-
-/* More loaded, in all namespaces, than listed, of our own: see sampler/modules/modules.c. */
-static bool go_has_others(const onstack_go_object_list *list) {
-  return (int64_t)(list->loaded.adds - list->loaded.subs) > (int64_t)list->length;
-}
-
-static void go_list_own(onstack_go_object_list *list) {
-  list->count = list->length = list->left_out = 0;
-  list->last = 0;
-  memset(list->live_is_there, 0, sizeof(list->live_is_there));
-  onstack_loader_each_load(go_copy_object, list);
-}
-
-static void go_list_all(onstack_go_object_list *list) {
-  go_list_own(list);
-  if (!go_has_others(list)) return;
-  if (list->looked != 0) { /* what a whole list of our own lacks belongs to the others */
-    list->looked = 0;
-    go_list_own(list);
-  }
-  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
-}
-
-void onstack_go_objects_list(onstack_go_object_list *list) {
-  for (uint32_t pass = 0; pass < GO_PASSES; pass++) {
-    go_list_all(list);
-    if (list->left_out == 0) return;
-    const uint32_t room = list->count + list->left_out + GO_ROOM;
-    onstack_go_object *objects = realloc(list->objects, room * sizeof(*objects));
-    if (!objects) return;
-    list->objects = objects;
-    list->room = room;
-  }
-}
-
 /* ---- core/sampler/modules/go_pclntab.c ---- */
 /* ---- core/sampler/modules/go_pclntab.h ---- */
 /* Reader of Go's function table (.gopclntab), of the formats that Go 1.20 and later write. Treats it as hostile. */
@@ -13576,22 +13223,6 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 
 /* ---- core/sampler/modules/go_runtime.c ---- */
 
-/* ---- core/sampler/modules/readers.h ---- */
-/*
- * Whether anybody may be reading rule tables and Go function tables that are not in use any more. Walks on demand are known
- * here; the handlers of sessions are known to whoever samples threads.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_READERS_H
-#define ONSTACK_SAMPLER_MODULES_READERS_H
-
-/* True if everybody who may have seen a table before the call has left. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_readers_have_left(void);
-
-/* `left` answers for the handlers. Once, before the first of them. */
-ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
-
-#endif
-
 /* ---- core/sampler/unwind/pc_cache.h ---- */
 /*
  * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
@@ -13607,7 +13238,7 @@ ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
 
 #define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
 
-/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check.h). */
+/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check_handler.c). */
 #define ONSTACK_PC_UNPROVEN 1u
 
 typedef struct onstack_pc_entry {
@@ -13648,8 +13279,169 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstac
 #endif
 
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+
+/* ---- loaded objects ------------------------------------------------------------------------------------------------------ */
+
+/* The loaded objects, and where each has Go's sections by its file's section headers. */
+
+#define GO_SEGMENTS 12u /* linkers write four to six */
+
+typedef struct go_object {
+  uint64_t bias;
+  uint64_t load; /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint32_t segment_count;
+  onstack_code_range segments[GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
+  bool is_program;                          /* the first one: it alone stays mapped whatever happens */
+  char path[512];                           /* "" for the program */
+} go_object;
+
+typedef struct go_object_list {
+  /* The caller's: objects with numbers up to this one were looked at before and are left out; 0: none was. */
+  uint64_t looked;
+  uint64_t live[ONSTACK_GO_RUNTIMES]; /* numbers of those whose presence is asked for; 0: none */
+  /* The answer: */
+  bool live_is_there[ONSTACK_GO_RUNTIMES];
+  go_object *objects; /* the caller frees them */
+  uint32_t count, room;
+  uint32_t length;   /* of the loader's list */
+  uint32_t left_out; /* objects that there was no memory for */
+  uint64_t last;     /* the highest number */
+  onstack_loader_counts loaded;
+} go_object_list;
+
+typedef struct go_sections {
+  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
+  uint64_t module, module_size;
+} go_sections;
+
+#define GO_ROOM 16u  /* objects beyond those of the last pass */
+#define GO_PASSES 4u /* over the loader's list, while it grows */
+
+/* Whether the object was looked at before; notes that it is there yet. */
+static bool go_is_looked_at(go_object_list *list, uint64_t load) {
+  if (load == 0 || load > list->looked) return false;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list->live_is_there[i] |= list->live[i] == load;
+  return true;
+}
+
+/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
+static int go_copy_object(const struct dl_phdr_info *info, uint64_t load, void *data) {
+  go_object_list *list = data;
+  onstack_object_copy copy;
+  const bool is_program = list->length++ == 0;
+  list->loaded = onstack_loader_counts_in(info);
+  if (load > list->last) list->last = load;
+  if (go_is_looked_at(list, load)) return 0;
+  if (list->count == list->room) {
+    list->left_out++;
+    return 0;
+  }
+  go_object *object = &list->objects[list->count];
+  onstack_object_copy_headers(info, &copy);
+  object->bias = info->dlpi_addr;
+  object->load = load;
+  object->segment_count = 0;
+  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &copy.headers[i];
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == GO_SEGMENTS) continue;
+    uint64_t low = info->dlpi_addr + segment->p_vaddr;
+    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
+  }
+  object->is_program = is_program;
+  object->path[0] = 0;
+  if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
+  list->count++;
+  return 0;
+}
+
+static void go_note_section(go_sections *sections, const char *name, const onstack_elf_section *section, uint64_t bias) {
+  if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
+    sections->pclntab = bias + section->vaddr;
+    sections->pclntab_size = section->bytes;
+  } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
+    sections->module = bias + section->vaddr;
+    sections->module_size = section->bytes;
+  }
+}
+
+/* 0 if the object has Go's function table. Reads its file, which may be another one by now. Errors: -errno; -ENOMEM, where
+   that cannot be told. */
+static int go_object_sections(const go_object *object, go_sections *sections) {
+  onstack_elf_file file;
+  char name[32];
+  memset(sections, 0, sizeof(*sections));
+  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : onstack_own_executable());
+  /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
+  const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+  if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
+  if (error != 0) return error;
+  for (uint32_t i = 0; i < file.section_count; i++) {
+    if (!(file.sections[i].flags & ONSTACK_ELF_SECTION_ALLOCATED)) continue;
+    onstack_elf_section_name(&file, &file.sections[i], name, sizeof(name));
+    go_note_section(sections, name, &file.sections[i], object->bias);
+  }
+  onstack_elf_close(&file);
+  return sections->pclntab != 0 ? 0 : -ENOENT;
+}
+
+/* True if all of it lies in one loaded segment. */
+static bool go_object_holds(const go_object *object, uint64_t address, uint64_t size) {
+  for (uint32_t i = 0; i < object->segment_count; i++) {
+    const onstack_code_range *segment = &object->segments[i];
+    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
+  }
+  return false;
+}
+
+static void go_add_other(void *data, struct dl_phdr_info *info) {
+  go_object_list *list = data;
+  for (uint32_t i = 0; i < list->count; i++)
+    if (list->objects[i].bias == info->dlpi_addr) return;
+  info->dlpi_adds = list->loaded.adds;
+  info->dlpi_subs = list->loaded.subs;
+  go_copy_object(info, 0, list);
+}
+
+/* More loaded, in all namespaces, than listed, of our own: see sampler/modules/modules.c. */
+static bool go_has_others(const go_object_list *list) {
+  return (int64_t)(list->loaded.adds - list->loaded.subs) > (int64_t)list->length;
+}
+
+static void go_list_own(go_object_list *list) {
+  list->count = list->length = list->left_out = 0;
+  list->last = 0;
+  memset(list->live_is_there, 0, sizeof(list->live_is_there));
+  onstack_loader_each_load(go_copy_object, list);
+}
+
+static void go_list_all(go_object_list *list) {
+  go_list_own(list);
+  if (!go_has_others(list)) return;
+  if (list->looked != 0) { /* what a whole list of our own lacks belongs to the others */
+    list->looked = 0;
+    go_list_own(list);
+  }
+  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
+}
+
+/* Fills in the objects. */
+static void go_objects_list(go_object_list *list) {
+  for (uint32_t pass = 0; pass < GO_PASSES; pass++) {
+    go_list_all(list);
+    if (list->left_out == 0) return;
+    const uint32_t room = list->count + list->left_out + GO_ROOM;
+    go_object *objects = realloc(list->objects, room * sizeof(*objects));
+    if (!objects) return;
+    list->objects = objects;
+    list->room = room;
+  }
+}
+
+/* ---- runtimes ------------------------------------------------------------------------------------------------------------ */
 
 /* moduledata in words (runtime/symtab.go, Go 1.18 to 1.26), from 0 pcHeader on. The section .go.module holds it. */
 #define GO_MODULE_PCTAB 10
@@ -13766,13 +13558,13 @@ static bool go_is_live(uint32_t index) {
   return index < ONSTACK_GO_RUNTIMES && onstack_load_relaxed(&onstack_code.go[index].text.high) != 0;
 }
 
-static bool go_is_there(uint32_t index, const onstack_go_object_list *list) {
+static bool go_is_there(uint32_t index, const go_object_list *list) {
   const go_entry *entry = &go_entries[index];
   if (list->live_is_there[index]) return true;
   for (uint32_t i = 0; i < list->count; i++) {
-    const onstack_go_object *object = &list->objects[i];
+    const go_object *object = &list->objects[i];
     if (object->load != 0 && entry->load != 0 && object->load != entry->load) continue;
-    if (object->bias == entry->bias && onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
+    if (object->bias == entry->bias && go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
       return go_is_same(entry);
   }
   return list->left_out > 0; /* perhaps */
@@ -13787,7 +13579,7 @@ static void go_retire(uint32_t index) {
 }
 
 /* Whether there were any: an object that found no free entry may get one. */
-static bool go_retire_missing(const onstack_go_object_list *list) {
+static bool go_retire_missing(const go_object_list *list) {
   bool retired = false;
   for (uint32_t i = 0; i < onstack_code.go_count; i++) {
     if (!go_entries[i].copy || !go_is_live(i) || go_is_there(i, list)) continue;
@@ -13824,11 +13616,11 @@ static uint32_t go_free_entry(bool *soon) {
 }
 
 /* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
-static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections, onstack_go_pclntab *table,
+static bool go_find_text(const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
                          onstack_code_range *text) {
   uint64_t module[GO_MODULE_ETEXT + 1];
   if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
-      onstack_go_object_holds(object, sections->module, sections->module_size) &&
+      go_object_holds(object, sections->module, sections->module_size) &&
       onstack_process_memory_copy(sections->module, module, sizeof(module)) == sizeof(module) &&
       module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
@@ -13839,7 +13631,7 @@ static bool go_find_text(const onstack_go_object *object, const onstack_go_secti
     memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
     *text = (onstack_code_range){table->text, table->text + end};
   }
-  return text->low < text->high && onstack_go_object_holds(object, text->low, text->high - text->low);
+  return text->low < text->high && go_object_holds(object, text->low, text->high - text->low);
 }
 
 /* What handlers need of a copied table lies behind the names, which are half of it: the copy becomes that part. */
@@ -13855,8 +13647,8 @@ static uint8_t *go_keep_tail(uint8_t *copy, const onstack_go_pclntab *table, ons
 }
 
 /* The entry of a table that was opened; `copy` is the table's memory, NULL: it stays where it is. False: it cannot be. */
-static bool go_enter(uint32_t index, const onstack_go_object *object, const onstack_go_sections *sections,
-                     onstack_go_pclntab *table, uint8_t *copy) {
+static bool go_enter(uint32_t index, const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
+                     uint8_t *copy) {
   onstack_go_runtime go;
   memset(&go, 0, sizeof(go));
   if (!go_find_text(object, sections, table, &go.text)) return false;
@@ -13892,17 +13684,17 @@ static bool go_enter(uint32_t index, const onstack_go_object *object, const onst
 }
 
 /* False: it has Go's tables, or may have them, but they could not be read. */
-static bool go_inspect_object(const onstack_go_object *object) {
-  onstack_go_sections sections;
+static bool go_inspect_object(const go_object *object) {
+  go_sections sections;
   onstack_go_pclntab table;
   bool soon;
-  const int error = onstack_go_object_sections(object, &sections);
+  const int error = go_object_sections(object, &sections);
   if (error != 0) return error != -ENOMEM;
   for (uint32_t i = 0; i < onstack_code.go_count; i++)
-    if (go_is_live(i) && onstack_go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
+    if (go_is_live(i) && go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
   const uint32_t index = go_free_entry(&soon);
   if (index == ONSTACK_GO_RUNTIMES) return !soon;
-  if (!onstack_go_object_holds(object, sections.pclntab, sections.pclntab_size)) return true;
+  if (!go_object_holds(object, sections.pclntab, sections.pclntab_size)) return true;
   const size_t size = sections.pclntab_size;
   const void *base = (const void *)(uintptr_t)sections.pclntab;
   uint8_t *copy = NULL;
@@ -13919,12 +13711,12 @@ static bool go_inspect_object(const onstack_go_object *object) {
 }
 
 void onstack_go_runtime_refresh(void) {
-  onstack_go_object_list list = {.looked = go_looked};
+  go_object_list list = {.looked = go_looked};
   go_free_retired();
   if (!onstack_loader_count(&list.loaded)) return;
   if (go_seen_any && onstack_loader_same(&list.loaded, &go_seen)) return;
   for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list.live[i] = go_is_live(i) ? go_entries[i].load : 0;
-  onstack_go_objects_list(&list);
+  go_objects_list(&list);
   if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
   const bool retired = go_retire_missing(&list);
   bool finished = list.left_out == 0;
@@ -14143,36 +13935,17 @@ static size_t module_section_size(module_entry *entry, uint64_t *address) {
   return entry->section_bytes;
 }
 
-/* Which file has, or will have, the table; false: none. An object begins with its ELF header. */
-static bool module_key(const module_entry *entry, uint64_t address, size_t size, onstack_table_key *key) {
-  onstack_elf_file image;
-  if (!onstack_table_files_are_used() || size < ONSTACK_TABLE_FILES_LEAST) return false;
-  if (onstack_elf_open_memory(&image, entry->module.base, entry->module.high - entry->module.base) < 0) return false;
-  onstack_elf_read_build_id(&image, &key->build_id);
-  onstack_elf_close(&image);
-  key->extent = entry->module.high - entry->module.base;
-  key->section_offset = address - entry->module.base;
-  key->section_bytes = size;
-  return key->build_id.length > 0;
-}
-
-/* Fills in the table; NULL: there are no rules. *keeps: it is a new one, which `key` may be kept as. Errors: -ENOMEM. */
-static int module_derive(module_entry *entry, onstack_table_key *key, bool *keeps) {
+/* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
+static int module_derive(module_entry *entry) {
   uint64_t address;
   size_t size = module_section_size(entry, &address);
-  *keeps = false;
   if (size == 0) return 0;
-  const bool has_key = module_key(entry, address, size, key);
-  entry->module.table = has_key ? onstack_table_files_read(key) : NULL;
-  if (entry->module.table) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
   onstack_cfi_section section = {
       .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
-  *keeps = has_key && section.size == size;
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
-  if (!entry->module.table) *keeps = false;
   return error;
 }
 
@@ -14496,6 +14269,15 @@ static bool modules_miss_tables(void) {
   return false;
 }
 
+static bool (*readers_left)(void); /* NULL: no session has begun yet */
+
+void onstack_readers_are_asked_by(bool (*left)(void)) { onstack_publish(&readers_left, left); }
+
+bool onstack_readers_have_left(void) {
+  bool (*const left)(void) = onstack_observe(&readers_left);
+  return !onstack_traceback_is_busy() && (!left || left());
+}
+
 static void modules_free_retired(void) {
   if (modules_retired_count == 0 || !onstack_readers_have_left()) return;
   /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
@@ -14514,22 +14296,18 @@ static void module_free_index(module_entry *entry) {
 }
 
 /* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
-   table, which goes with its entry if that one is not there any more; and before a file has it, for the same build would have
-   it for ever. False: something has come or gone, and `entry` may be another one by now. */
+   table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
+   another one by now. */
 static bool module_try(module_entry *entry) {
   const onstack_loader_counts loaded = modules_known.loaded;
-  onstack_table_key key;
-  bool keeps = false;
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  entry->tried = module_derive(entry, &key, &keeps) == 0;
+  entry->tried = module_derive(entry) == 0;
   const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
   if (entry->again) modules_again_ns = onstack_monotonic_ns() + took * MODULES_AGAIN_SHARE;
   if (entry->tried) module_free_index(entry);
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
-  if (!onstack_loader_same(&modules_known.loaded, &loaded)) return false;
-  if (keeps) onstack_table_files_keep(&key, entry->module.table);
-  return true;
+  return onstack_loader_same(&modules_known.loaded, &loaded);
 }
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
@@ -14877,17 +14655,6 @@ int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t addres
 
 #endif
 
-/* ---- core/sampler/modules/readers.c ---- */
-
-static bool (*readers_left)(void); /* NULL: no session has begun yet */
-
-void onstack_readers_are_asked_by(bool (*left)(void)) { onstack_publish(&readers_left, left); }
-
-bool onstack_readers_have_left(void) {
-  bool (*const left)(void) = onstack_observe(&readers_left);
-  return !onstack_traceback_is_busy() && (!left || left());
-}
-
 /* ---- core/sampler/modules/rule_table.c ---- */
 
 #include <errno.h>
@@ -15057,8 +14824,8 @@ static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
   }
 }
 
-/* One mapping of exactly the size needed: header, rules, first rows, rows. */
-onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count) {
+/* One mapping of exactly the size needed: header, rules, first rows, rows. NULL: no memory, or too large. */
+static onstack_rule_table *rule_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count) {
   const uint64_t first_bytes = ((uint64_t)chunk_count + 1) * sizeof(uint32_t);
   const uint64_t rule_bytes = (uint64_t)rule_count * sizeof(onstack_rule);
   const uint64_t bytes =
@@ -15080,20 +14847,8 @@ onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_co
   return table;
 }
 
-bool onstack_rule_table_is_sound(const onstack_rule_table *table) {
-  if (table->rule_count == 0 || table->first_row[0] != 0 || table->first_row[table->chunk_count] != table->row_count)
-    return false;
-  for (uint32_t i = 0; i < table->chunk_count; i++)
-    if (table->first_row[i] > table->first_row[i + 1]) return false;
-  for (uint32_t i = 0; i < table->row_count; i++)
-    if (table->rows[i].rule >= table->rule_count) return false;
-  for (uint32_t i = 0; i < table->rule_count; i++)
-    if (table->rules[i].cfa > ONSTACK_CFA_REGISTER) return false;
-  return true;
-}
-
 static const onstack_rule_table *rule_pack(const rule_builder *builder) {
-  onstack_rule_table *table = onstack_rule_table_map(builder->chunk_count, builder->row_count, builder->rule_count);
+  onstack_rule_table *table = rule_map(builder->chunk_count, builder->row_count, builder->rule_count);
   if (!table) return NULL;
   uint32_t *first_row = (uint32_t *)(uintptr_t)table->first_row;
   memcpy(first_row, builder->first_row, builder->chunk_count * sizeof(*first_row));
@@ -15130,201 +14885,6 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
   if (!table) return;
   onstack_own_memory_changes(-(int64_t)table->bytes);
   munmap((void *)(uintptr_t)table, table->bytes);
-}
-
-/* ---- core/sampler/modules/table_files.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* Raised with each change of what a section's rules become; tests/core/test_cfi.c tells when. */
-#define TABLE_FILES_FORMAT 2u
-#define TABLE_FILES_NAME ((size_t)2 * ONSTACK_ELF_BUILD_ID_MAX + 64)
-
-static const char table_file_magic[8] = "onstack";
-
-/* What a file begins with; behind it are the bytes of a table behind its own head. */
-typedef struct table_file {
-  char magic[8];
-  uint32_t format, chunk_count, row_count, rule_count;
-  uint64_t extent, section_offset, section_bytes;
-  uint64_t sum;
-} table_file;
-
-/* An absolute path, kept for ever, since a reader may have it; NULL: none is used (publish / observe). */
-static const char *table_files_directory;
-static onstack_table_files_counters table_files_counters;
-
-/* Of this user or root, and nobody else may write it. */
-static bool table_file_is_ours(const struct stat *status) {
-  return (status->st_uid == geteuid() || status->st_uid == 0) && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
-/* Returns its descriptor or -errno. */
-static int table_files_open(const char *directory) {
-  struct stat status;
-  const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* realpath has left no link */
-  if (opened < 0) return -errno;
-  const int error = fstat(opened, &status) != 0 ? -errno : table_file_is_ours(&status) ? 0 : -EACCES;
-  if (error == 0) return opened;
-  close(opened);
-  return error;
-}
-
-int onstack_table_files_use(const char *directory) {
-  char *absolute = NULL;
-  if (directory) {
-    absolute = realpath(directory, NULL);
-    if (!absolute) return -errno;
-    const int opened = table_files_open(absolute);
-    if (opened < 0) {
-      free(absolute);
-      return opened;
-    }
-    close(opened);
-  }
-  const char *before = onstack_observe(&table_files_directory);
-  if (absolute && before && strcmp(absolute, before) == 0) { /* the same again: a profile that is switched on and off */
-    free(absolute);
-    return 0;
-  }
-  onstack_publish(&table_files_directory, absolute);
-  return 0;
-}
-
-bool onstack_table_files_are_used(void) { return onstack_observe(&table_files_directory) ? true : false; }
-
-static void table_file_name(const onstack_table_key *key, char name[TABLE_FILES_NAME]) {
-  int used = 0;
-  for (uint32_t i = 0; i < key->build_id.length; i++) used += sprintf(name + used, "%02x", key->build_id.bytes[i]);
-  snprintf(name + used, TABLE_FILES_NAME - (size_t)used, ".%u.rules", TABLE_FILES_FORMAT);
-}
-
-/* FNV-1a over words: 3 MiB in less than a millisecond. */
-static uint64_t table_file_sum(const uint8_t *bytes, size_t size) {
-  uint64_t sum = 0xcbf29ce484222325u, word;
-  for (; size >= sizeof(word); bytes += sizeof(word), size -= sizeof(word)) {
-    memcpy(&word, bytes, sizeof(word));
-    sum = (sum ^ word) * 0x100000001b3u;
-  }
-  for (; size > 0; bytes++, size--) sum = (sum ^ *bytes) * 0x100000001b3u;
-  return sum;
-}
-
-static uint8_t *table_file_body(const onstack_rule_table *table) { return (uint8_t *)(uintptr_t)table + sizeof(*table); }
-
-static table_file table_file_head(const onstack_table_key *key, const onstack_rule_table *table) {
-  table_file head = {.format = TABLE_FILES_FORMAT,
-                     .chunk_count = table->chunk_count,
-                     .row_count = table->row_count,
-                     .rule_count = table->rule_count,
-                     .extent = key->extent,
-                     .section_offset = key->section_offset,
-                     .section_bytes = key->section_bytes,
-                     .sum = table_file_sum(table_file_body(table), table->bytes - sizeof(*table))};
-  memcpy(head.magic, table_file_magic, sizeof(head.magic));
-  return head;
-}
-
-static bool table_file_get(int file, void *bytes, size_t size) {
-  for (uint8_t *at = bytes; size > 0;) {
-    const ssize_t got = read(file, at, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    size -= (size_t)got;
-  }
-  return true;
-}
-
-static const onstack_rule_table *table_file_take(int file, const onstack_table_key *key) {
-  struct stat status;
-  table_file head, made;
-  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || !table_file_is_ours(&status)) return NULL;
-  if (!table_file_get(file, &head, sizeof(head)) || head.format != TABLE_FILES_FORMAT) return NULL;
-  onstack_rule_table *table = onstack_rule_table_map(head.chunk_count, head.row_count, head.rule_count);
-  if (!table) return NULL;
-  const size_t size = table->bytes - sizeof(*table);
-  if ((uint64_t)status.st_size == sizeof(head) + size && table_file_get(file, table_file_body(table), size)) {
-    made = table_file_head(key, table);
-    if (memcmp(&made, &head, sizeof(head)) == 0 && onstack_rule_table_is_sound(table)) return table;
-  }
-  onstack_rule_table_free(table);
-  return NULL;
-}
-
-const onstack_rule_table *onstack_table_files_read(const onstack_table_key *key) {
-  char name[TABLE_FILES_NAME];
-  const char *path = onstack_observe(&table_files_directory);
-  const int directory = path ? table_files_open(path) : -ENOENT;
-  if (directory < 0) return NULL;
-  table_file_name(key, name);
-  /* Not to wait where a pipe was put in its place. */
-  const int file = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  close(directory);
-  if (file < 0) return NULL;
-  const onstack_rule_table *table = table_file_take(file, key);
-  close(file);
-  onstack_add_relaxed(table ? &table_files_counters.read : &table_files_counters.refused, (uint64_t)1);
-  return table;
-}
-
-/* Room for a new file, in memory. Its descriptor is open for an instant alone: a host that closes all of them may give its
-   number to a file of its own. Written by write(2), a limit of RLIMIT_FSIZE would end the process. NULL: there is no room. */
-static uint8_t *table_file_room(int directory, const char *name, size_t size) {
-  struct rlimit limit;
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) return NULL;
-  const int file = openat(directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (file < 0) return NULL;
-  /* With blocks of its own: to write where the disk is full would be a SIGBUS. */
-  void *room = MAP_FAILED;
-  if (fallocate(file, 0, 0, (off_t)size) == 0) room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  close(file);
-  if (room != MAP_FAILED) return room;
-  unlinkat(directory, name, 0);
-  return NULL;
-}
-
-/* Into a file of another name first: whoever looks finds a whole one. What a killed process has left is in nobody's way. */
-static bool table_file_write(int directory, const char *name, const onstack_table_key *key,
-                             const onstack_rule_table *table) {
-  char other[TABLE_FILES_NAME + 64];
-  const table_file head = table_file_head(key, table);
-  const size_t body = table->bytes - sizeof(*table), size = sizeof(head) + body;
-  snprintf(other, sizeof(other), "%s.%ld.%" PRIx64, name, (long)getpid(), onstack_monotonic_ns());
-  uint8_t *room = table_file_room(directory, other, size);
-  if (!room) return false;
-  memcpy(room, &head, sizeof(head));
-  memcpy(room + sizeof(head), table_file_body(table), body);
-  munmap(room, size);
-  if (renameat(directory, other, directory, name) == 0) return true;
-  unlinkat(directory, other, 0);
-  return false;
-}
-
-void onstack_table_files_keep(const onstack_table_key *key, const onstack_rule_table *table) {
-  char name[TABLE_FILES_NAME];
-  const char *path = onstack_observe(&table_files_directory);
-  const int directory = path ? table_files_open(path) : -ENOENT;
-  table_file_name(key, name);
-  const bool kept = directory >= 0 && table_file_write(directory, name, key, table);
-  onstack_add_relaxed(kept ? &table_files_counters.kept : &table_files_counters.failed, (uint64_t)1);
-  if (directory >= 0) close(directory);
-}
-
-onstack_table_files_counters onstack_table_files_count(void) {
-  return (onstack_table_files_counters){
-      onstack_load_relaxed(&table_files_counters.read), onstack_load_relaxed(&table_files_counters.kept),
-      onstack_load_relaxed(&table_files_counters.refused), onstack_load_relaxed(&table_files_counters.failed)};
 }
 
 /* ---- core/sampler/ring/kept_handler.c ---- */
@@ -15628,7 +15188,7 @@ typedef struct code_map_scan {
   onstack_slot *slot;
   uint32_t count; /* of ranges */
   onstack_code_range ranges[ONSTACK_CODE_RANGES];
-  onstack_code_range jumped; /* code that may be jumped to (sampler/unwind/code_jumped.h); high 0: none */
+  onstack_code_range jumped; /* code that may be jumped to (sampler/unwind/generated_code.h); high 0: none */
   bool jumped_is_there;      /* what was known of it before is mapped yet */
   uint32_t record_count;
   onstack_thread *records[CODE_MAP_RECORDS];
@@ -15784,8 +15344,6 @@ static void code_map_publish_ranges(const code_map_scan *scan) {
   }
   onstack_store_relaxed(&onstack_code.count, scan->count);
   onstack_seqlock_write_end(&onstack_code.lock);
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_code_source_used);
-  if (source->ranges_changed) source->ranges_changed(scan->ranges, scan->count);
 }
 
 int onstack_code_map_refresh(onstack_slot *slot) {
@@ -21870,75 +21428,6 @@ ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_
   return count;
 }
 
-/* ---- core/sampler/unwind/chain_end_handler.c ---- */
-
-#define CHAIN_ENTRY_BYTES 64u   /* of an entry, which is assembly */
-#define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
-#define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
-
-ONSTACK_INTERNAL_DEFINE onstack_chain_roots onstack_chain_roots_known;
-
-void onstack_chain_note_thread(uint64_t return_address) {
-  onstack_store_relaxed(&onstack_chain_roots_known.thread_begins, onstack_address_strip(return_address));
-}
-
-/* Only if libc is a library: code of the program at that place may be main, or a function that main has called. */
-static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entry) {
-  onstack_code_range range = {0, 0};
-  return onstack_load_relaxed(&onstack_chain_roots_known.has_libc) && onstack_code_is_known(address, &range) &&
-         entry - range.low >= range.high - range.low;
-}
-
-ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
-  const onstack_chain_roots *roots = &onstack_chain_roots_known;
-  const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
-  const uint64_t loader_entry = onstack_load_relaxed(&roots->loader_entry);
-  if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
-  if (address - loader_entry < CHAIN_ENTRY_BYTES && loader_entry != 0) return true;
-  if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
-  return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
-}
-
-ONSTACK_HANDLER onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp) {
-  onstack_module module = {.low = 0};
-  if (onstack_chain_begins(address, sp)) return ONSTACK_TRUNCATED_NOT;
-  switch (onstack_modules_find(address, &module)) {
-  case ONSTACK_MODULE_HERE:
-    return ONSTACK_TRUNCATED_NOT_RISING;
-  case ONSTACK_MODULES_CHANGING:
-    return ONSTACK_TRUNCATED_PENDING;
-  default: /* generated code, whose caller cleared the frame pointer on a stack of its own */
-    return ONSTACK_TRUNCATED_STACK_SWITCH;
-  }
-}
-
-/* ---- core/sampler/unwind/code_jumped_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE onstack_jumped_code onstack_code_jumped;
-
-ONSTACK_HANDLER_APART onstack_truncation onstack_code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory) {
-  onstack_module module = {.low = 0};
-  uint64_t pair[2];
-  const onstack_rule *rule = onstack_rules_find(onstack_load_relaxed(&onstack_code_jumped.from), &module);
-  if (!rule) return module.pending ? ONSTACK_TRUNCATED_PENDING : ONSTACK_TRUNCATED_NO_RULE;
-  const uint64_t size = rule->cfa == ONSTACK_CFA_FP ? onstack_load_relaxed(&onstack_code_jumped.frame_size) : 0;
-  if ((rule->cfa != ONSTACK_CFA_SP && size == 0) || rule->ra == ONSTACK_AT_SAME) return ONSTACK_TRUNCATED_NO_RULE;
-  /* The code has registers of its own: the frame pointer may be anything. */
-  const uint64_t cfa = frame->sp + size + (uint64_t)(int64_t)rule->cfa_offset;
-  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (!onstack_address_plausible(cfa) || cfa <= frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
-  if (rule->fp != ONSTACK_AT_SAME) {
-    if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->fp * 8), pair))
-      return ONSTACK_TRUNCATED_UNREADABLE;
-    frame->fp = pair[0];
-  }
-  if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->ra * 8) - 8, pair))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  frame->pc = onstack_address_strip(pair[1]);
-  frame->sp = cfa;
-  return ONSTACK_TRUNCATED_NOT;
-}
-
 /* ---- core/sampler/unwind/code_map_handler.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
@@ -22000,38 +21489,111 @@ ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint
   return special ? special->kind : ONSTACK_GO_PLAIN;
 }
 
-/* ---- core/sampler/unwind/code_source_frame_pointers_handler.c ---- */
+/* ---- core/sampler/unwind/frame_pointer_aarch64_handler.c ---- */
+
+#if defined(__aarch64__)
+
+static ONSTACK_HANDLER bool fp_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(memory, address, pair)) return false;
+  *word = pair[0];
+  return true;
+}
+
+/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
+   thread is in C. 0: not known. */
+static ONSTACK_HANDLER uint64_t fp_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, g0, sp;
+  if (!layout->known || memory->elsewhere || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
+  if (!fp_read(memory, g + layout->g_m, &m) || !fp_read(memory, m, &g0)) return 0;
+  return fp_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
+}
+
 /*
- * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
- * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
- * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
- *
- * A register that cannot be a frame pointer has another use in that code: Guile keeps the pointer of its own stack there, qemu
- * its state of the processor. Then nothing describes the code.
+ * runtime/asm_arm64.s: a C frame's record does not tell its CFA, where asmcgocall stores g and depth. But that is just
+ * below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
+ * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
  */
-
-static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
-  uint64_t record[2];
-  if (frame->fp & 7 || frame->fp < frame->sp) return ONSTACK_TRUNCATED_NO_RULE;
-  if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
-  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  frame->sp = frame->fp + 16;
-  frame->fp = record[0];
-  frame->pc = onstack_address_strip(record[1]);
-  return ONSTACK_TRUNCATED_NOT;
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                const onstack_fp_call *call) {
+  uint64_t link[2];
+  if (call->saved_fp > cursor->fp && onstack_memory_read_pair(memory, call->saved_fp, link) &&
+      link[0] == call->saved_fp + 8) {
+    cursor->floor = cursor->fp = call->saved_fp;
+    return true;
+  }
+  uint64_t system_sp = cursor->system_sp ? cursor->system_sp : fp_system_sp(memory, call->go);
+  uint64_t sp = system_sp > cursor->fp ? onstack_go_waiting_sp(memory, system_sp - 16) : 0;
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp - 8;
+  return true;
 }
 
-static ONSTACK_HANDLER onstack_truncation code_step_by_frame_pointer(onstack_code_frame *frame, onstack_memory *memory) {
-  if (onstack_code_is_jumped(frame->pc - !frame->exact)) return onstack_code_leave_jumped(frame, memory);
-  if (frame->fp != 0) return code_step_by_record(frame, memory);
-  return frame->exact ? ONSTACK_TRUNCATED_NO_RULE /* it may be any number there */
-                      : onstack_code_leave_guest(frame, memory);
+/*
+ * From cgocallback's record to crosscall2's (runtime/cgo/asm_arm64.s), which keeps C's x29 and LR at the top of its frame
+ * and leaves x29 alone: where that is only SP tells. `pc` is in cgocallback, 16(RSP) of whose frame is the system SP of
+ * the calls outside.
+ */
+static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                const onstack_fp_call *call) {
+  onstack_go_frame callback, crosscall;
+  uint64_t saved[2];
+  if (!onstack_go_frame_at(call->go, call->pc - 1, &callback) ||
+      !onstack_go_frame_at(call->go, call->return_address - 1, &crosscall))
+    return false;
+  if (!onstack_memory_read_pair(memory, cursor->fp + 24, saved)) return false;
+  cursor->system_sp = saved[0];
+  cursor->floor = cursor->fp = cursor->fp + 8 + (uint64_t)callback.depth + (uint64_t)crosscall.depth - 16;
+  return true;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_code_source onstack_code_source_frame_pointers = {.name = "frame_pointers",
-                                                                                        .step = code_step_by_frame_pointer};
+ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
+  return call->kind == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
+                                       : fp_cross_crosscall2(memory, cursor, call);
+}
 
-/* ---- core/sampler/unwind/code_source_guest_aarch64_handler.c ---- */
+#endif
+
+/* ---- core/sampler/unwind/frame_pointer_x86_64_handler.c ---- */
+
+#if defined(__x86_64__)
+
+/*
+ * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
+ * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
+ * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
+ * old, freed one.
+ */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp;
+  return true;
+}
+
+/*
+ * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
+ * it another link to that record, which RBP points at during the call. The word above that link is no return address.
+ */
+static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t link[2];
+  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
+}
+
+ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
+  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
+  cursor->floor = cursor->fp + 16;
+  cursor->fp = call->saved_fp;
+  fp_skip_double_record(memory, cursor);
+  return true;
+}
+
+#endif
+
+/* ---- core/sampler/unwind/generated_code_aarch64_handler.c ---- */
 
 #if defined(__aarch64__)
 
@@ -22050,7 +21612,67 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
 
 #endif
 
-/* ---- core/sampler/unwind/code_source_guest_x86_64_handler.c ---- */
+/* ---- core/sampler/unwind/generated_code_handler.c ---- */
+/*
+ * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
+ * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
+ * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
+ *
+ * A register that cannot be a frame pointer has another use in that code: Guile keeps the pointer of its own stack there, qemu
+ * its state of the processor. Then nothing describes the code.
+ */
+
+ONSTACK_INTERNAL_DEFINE onstack_jumped_code onstack_code_jumped;
+
+static ONSTACK_HANDLER bool code_is_jumped(uint64_t address) {
+  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`: published behind it */
+  return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
+}
+
+/* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
+   (sampler/unwind/walk.h). */
+static ONSTACK_HANDLER_APART onstack_truncation code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory) {
+  onstack_module module = {.low = 0};
+  uint64_t pair[2];
+  const onstack_rule *rule = onstack_rules_find(onstack_load_relaxed(&onstack_code_jumped.from), &module);
+  if (!rule) return module.pending ? ONSTACK_TRUNCATED_PENDING : ONSTACK_TRUNCATED_NO_RULE;
+  const uint64_t size = rule->cfa == ONSTACK_CFA_FP ? onstack_load_relaxed(&onstack_code_jumped.frame_size) : 0;
+  if ((rule->cfa != ONSTACK_CFA_SP && size == 0) || rule->ra == ONSTACK_AT_SAME) return ONSTACK_TRUNCATED_NO_RULE;
+  /* The code has registers of its own: the frame pointer may be anything. */
+  const uint64_t cfa = frame->sp + size + (uint64_t)(int64_t)rule->cfa_offset;
+  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (!onstack_address_plausible(cfa) || cfa <= frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (rule->fp != ONSTACK_AT_SAME) {
+    if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->fp * 8), pair))
+      return ONSTACK_TRUNCATED_UNREADABLE;
+    frame->fp = pair[0];
+  }
+  if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->ra * 8) - 8, pair))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  frame->pc = onstack_address_strip(pair[1]);
+  frame->sp = cfa;
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
+  uint64_t record[2];
+  if (frame->fp & 7 || frame->fp < frame->sp) return ONSTACK_TRUNCATED_NO_RULE;
+  if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  frame->sp = frame->fp + 16;
+  frame->fp = record[0];
+  frame->pc = onstack_address_strip(record[1]);
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory) {
+  if (code_is_jumped(frame->pc - !frame->exact)) return code_leave_jumped(frame, memory);
+  if (frame->fp != 0) return code_step_by_record(frame, memory);
+  return frame->exact ? ONSTACK_TRUNCATED_NO_RULE /* it may be any number there */
+                      : onstack_code_leave_guest(frame, memory);
+}
+
+/* ---- core/sampler/unwind/generated_code_x86_64_handler.c ---- */
 
 #if defined(__x86_64__)
 
@@ -22167,139 +21789,6 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
     if (onstack_go_running_stack(memory, &onstack_code.go[i], stack) && code_leave_by_stack(frame, memory, stack, pair))
       return ONSTACK_TRUNCATED_NOT;
   return ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/code_source_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
-
-/* ---- core/sampler/unwind/frame_pointer_aarch64_handler.c ---- */
-/* ---- core/sampler/unwind/frame_pointer.h ---- */
-/* What unwinder_frame_pointer_handler.c shares with its parts for each processor. */
-#ifndef ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
-#define ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
-
-typedef struct onstack_fp_cursor {
-  uint64_t fp;
-  uint64_t floor;     /* the next record must lie here or above */
-  uint64_t system_sp; /* arm64: g0.sched.sp outside of the last callback passed; 0: the thread's own */
-  bool scheduled;     /* a frame of Go's scheduler was passed */
-} onstack_fp_cursor;
-
-/* The record at the cursor belongs to code at `pc`, which asmcgocall or crosscall2 has called. */
-typedef struct onstack_fp_call {
-  const onstack_go_runtime *go;
-  uint64_t saved_fp;
-  uint64_t pc;
-  uint64_t return_address;
-  uint32_t kind; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
-} onstack_fp_call;
-
-/* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
-
-#endif
-
-#if defined(__aarch64__)
-
-static ONSTACK_HANDLER bool fp_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
-  uint64_t pair[2];
-  if (!onstack_memory_read_pair(memory, address, pair)) return false;
-  *word = pair[0];
-  return true;
-}
-
-/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
-   thread is in C. 0: not known. */
-static ONSTACK_HANDLER uint64_t fp_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, g0, sp;
-  if (!layout->known || memory->elsewhere || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
-  if (!fp_read(memory, g + layout->g_m, &m) || !fp_read(memory, m, &g0)) return 0;
-  return fp_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
-}
-
-/*
- * runtime/asm_arm64.s: a C frame's record does not tell its CFA, where asmcgocall stores g and depth. But that is just
- * below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
- * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
- */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor,
-                                                const onstack_fp_call *call) {
-  uint64_t link[2];
-  if (call->saved_fp > cursor->fp && onstack_memory_read_pair(memory, call->saved_fp, link) &&
-      link[0] == call->saved_fp + 8) {
-    cursor->floor = cursor->fp = call->saved_fp;
-    return true;
-  }
-  uint64_t system_sp = cursor->system_sp ? cursor->system_sp : fp_system_sp(memory, call->go);
-  uint64_t sp = system_sp > cursor->fp ? onstack_go_waiting_sp(memory, system_sp - 16) : 0;
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->floor = cursor->fp = sp - 8;
-  return true;
-}
-
-/*
- * From cgocallback's record to crosscall2's (runtime/cgo/asm_arm64.s), which keeps C's x29 and LR at the top of its frame
- * and leaves x29 alone: where that is only SP tells. `pc` is in cgocallback, 16(RSP) of whose frame is the system SP of
- * the calls outside.
- */
-static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, onstack_fp_cursor *cursor,
-                                                const onstack_fp_call *call) {
-  onstack_go_frame callback, crosscall;
-  uint64_t saved[2];
-  if (!onstack_go_frame_at(call->go, call->pc - 1, &callback) ||
-      !onstack_go_frame_at(call->go, call->return_address - 1, &crosscall))
-    return false;
-  if (!onstack_memory_read_pair(memory, cursor->fp + 24, saved)) return false;
-  cursor->system_sp = saved[0];
-  cursor->floor = cursor->fp = cursor->fp + 8 + (uint64_t)callback.depth + (uint64_t)crosscall.depth - 16;
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  return call->kind == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
-                                       : fp_cross_crosscall2(memory, cursor, call);
-}
-
-#endif
-
-/* ---- core/sampler/unwind/frame_pointer_x86_64_handler.c ---- */
-
-#if defined(__x86_64__)
-
-/*
- * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
- * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
- * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
- * old, freed one.
- */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
-  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->floor = cursor->fp = sp;
-  return true;
-}
-
-/*
- * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
- * it another link to that record, which RBP points at during the call. The word above that link is no return address.
- */
-static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
-  uint64_t link[2];
-  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
-}
-
-ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
-  cursor->floor = cursor->fp + 16;
-  cursor->fp = call->saved_fp;
-  fp_skip_double_record(memory, cursor);
-  return true;
 }
 
 #endif
@@ -22449,42 +21938,9 @@ ONSTACK_HANDLER uint64_t onstack_go_waiting(onstack_memory *memory, const onstac
   return go_find_waiting(memory, go, &waits, at) ? waits : 0;
 }
 
-/* ---- core/sampler/unwind/memory_copy_handler.c ---- */
-/*
- * Reader `copy`: process_vm_readv(2) on our own process. The kernel copies under its own fault handling, so the memory
- * may vanish at any instant. It needs no privilege for oneself; ENOSYS under qemu-user and EPERM under some seccomp
- * filters are found by the self-test.
- */
-
-ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)words, 16}, remote = {address, 16};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 16;
-}
-
-ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
-  struct onstack_vector remote[ONSTACK_COPY_MANY];
-  for (uint32_t i = 0; i < count; i++) remote[i] = (struct onstack_vector){addresses[i], 8};
-  long got = onstack_sys_process_vm_readv(&local, 1, remote, count);
-  /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
-     elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
-  return got > 0 ? (uint32_t)got / 8 : 0;
-}
-
-static bool copy_self_test(const void *good, const void *bad) {
-  uint64_t words[2];
-  return onstack_memory_copy_pair((uint64_t)(uintptr_t)good, words) &&
-         !onstack_memory_copy_pair((uint64_t)(uintptr_t)bad, words);
-}
-
-static ONSTACK_HANDLER bool copy_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  (void)memory;
-  return onstack_memory_copy_pair(address, words);
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy_self_test, copy_read_pair};
-
 /* ---- core/sampler/unwind/memory_handler.c ---- */
+
+#include <errno.h>
 
 ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   if (address & 7 || !onstack_address_plausible(address)) return false;
@@ -22527,6 +21983,133 @@ ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t
   }
   if (memory->bounds && onstack_stack_bounds_request(memory->bounds, sp)) memory->asked = true;
 }
+
+/* ---- copy ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reader `copy`: process_vm_readv(2) on our own process. The kernel copies under its own fault handling, so the memory
+ * may vanish at any instant. It needs no privilege for oneself; ENOSYS under qemu-user and EPERM under some seccomp
+ * filters are found by the self-test.
+ */
+
+ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, 16}, remote = {address, 16};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 16;
+}
+
+ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
+  struct onstack_vector remote[ONSTACK_COPY_MANY];
+  for (uint32_t i = 0; i < count; i++) remote[i] = (struct onstack_vector){addresses[i], 8};
+  long got = onstack_sys_process_vm_readv(&local, 1, remote, count);
+  /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
+     elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
+  return got > 0 ? (uint32_t)got / 8 : 0;
+}
+
+static bool copy_self_test(const void *good, const void *bad) {
+  uint64_t words[2];
+  return onstack_memory_copy_pair((uint64_t)(uintptr_t)good, words) &&
+         !onstack_memory_copy_pair((uint64_t)(uintptr_t)bad, words);
+}
+
+static ONSTACK_HANDLER bool copy_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  (void)memory;
+  return onstack_memory_copy_pair(address, words);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy_self_test, copy_read_pair};
+
+/* ---- probe --------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
+ * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
+ * (a seccomp filter's EPERM) proves nothing.
+ *
+ * A set of 8 bytes that lies across the end of a page asks for two pages at the price of one: the walk goes up the stack,
+ * so the page above is asked for at once where it belongs to the stack. One process_vm_readv for many pages costs more than
+ * the questions that it saves (about 300 ns a page, and ten times a question before the first), and so does
+ * madvise(MADV_POPULATE_READ) (100 ns a page and 300 before the first); both take the lock of the process's mappings.
+ */
+
+#define MEMORY_PROBE_HOW (~0)
+
+/* All of the 8 bytes. */
+static ONSTACK_HANDLER bool probe_is_readable(uint64_t address) {
+  const onstack_kernel_sigset *set = (const onstack_kernel_sigset *)(uintptr_t)address;
+  return onstack_sys_sigprocmask(MEMORY_PROBE_HOW, set, NULL) == -EINVAL;
+}
+
+/* A page and the one above it. */
+static ONSTACK_HANDLER bool probe_both(uint64_t page) {
+  return probe_is_readable(page + ONSTACK_PAGE - sizeof(onstack_kernel_sigset) / 2);
+}
+
+static bool probe_self_test(const void *good, const void *bad) {
+  const uint64_t page = (uint64_t)(uintptr_t)good;
+  return probe_is_readable(page) && !probe_is_readable((uint64_t)(uintptr_t)bad) && probe_both(page - ONSTACK_PAGE) &&
+         !probe_both(page);
+}
+
+/* Proves [low, high), one page or two, which lies in the proven part or beside it: that grows. */
+static ONSTACK_HANDLER bool probe_pages(onstack_memory *memory, uint64_t low, uint64_t high) {
+  const uint64_t page = low >= memory->page_low && low < memory->page_high ? low + ONSTACK_PAGE : low;
+  uint64_t end = page + ONSTACK_PAGE;
+  if (page >= high || (high <= memory->page_high && low >= memory->page_low)) return true;
+  if (end < memory->high && probe_both(page))
+    end += ONSTACK_PAGE;
+  else if (end < high || !probe_is_readable(page))
+    return false;
+  if (memory->page_low == memory->page_high) memory->page_low = memory->page_high = page;
+  if (page < memory->page_low) memory->page_low = page;
+  if (end > memory->page_high) memory->page_high = end;
+  return true;
+}
+
+static ONSTACK_HANDLER bool probe_is_beside(uint64_t part_low, uint64_t part_high, uint64_t low, uint64_t high) {
+  return low <= part_high && high >= part_low;
+}
+
+/* A part as one word: the address of its first page, and the number of pages. Of a larger one the upper end is kept. */
+static ONSTACK_HANDLER uint64_t probe_pack(uint64_t low, uint64_t high) {
+  uint64_t pages = (high - low) / ONSTACK_PAGE;
+  if (pages >= ONSTACK_PAGE) pages = ONSTACK_PAGE - 1;
+  return (high - pages * ONSTACK_PAGE) | pages;
+}
+
+/* Puts the proven part by, and takes up the one that [low, high) lies in or beside, or begins one. */
+static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uint64_t high) {
+  uint64_t put = probe_pack(memory->page_low, memory->page_high);
+  memory->page_low = memory->page_high = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory->before); i++) {
+    const uint64_t part = memory->before[i];
+    const uint64_t part_low = part & ~(ONSTACK_PAGE - 1), part_high = part_low + part % ONSTACK_PAGE * ONSTACK_PAGE;
+    memory->before[i] = put;
+    put = part;
+    if (!probe_is_beside(part_low, part_high, low, high)) continue;
+    memory->page_low = part_low;
+    memory->page_high = part_high;
+    return;
+  }
+}
+
+static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
+  if (address < memory->low || address + 16 > memory->high)
+    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
+  const uint64_t low = address & ~(ONSTACK_PAGE - 1);
+  const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+  if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);
+  if (!probe_pages(memory, low, high)) return false;
+  words[0] = *(const volatile uint64_t *)(uintptr_t)address;
+  words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
+  return true;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
+
+/* ---- none ---------------------------------------------------------------------------------------------------------------- */
 
 static bool reader_none_test(const void *good, const void *bad) {
   (void)good;
@@ -22730,96 +22313,6 @@ static ONSTACK_HANDLER bool pipe_read_pair(onstack_memory *memory, uint64_t addr
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_pipe = {"pipe", pipe_self_test, pipe_read_pair};
-
-/* ---- core/sampler/unwind/memory_probe_handler.c ---- */
-/*
- * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
- * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
- * (a seccomp filter's EPERM) proves nothing.
- *
- * A set of 8 bytes that lies across the end of a page asks for two pages at the price of one: the walk goes up the stack,
- * so the page above is asked for at once where it belongs to the stack. One process_vm_readv for many pages costs more than
- * the questions that it saves (about 300 ns a page, and ten times a question before the first), and so does
- * madvise(MADV_POPULATE_READ) (100 ns a page and 300 before the first); both take the lock of the process's mappings.
- */
-
-#include <errno.h>
-
-#define MEMORY_PROBE_HOW (~0)
-
-/* All of the 8 bytes. */
-static ONSTACK_HANDLER bool probe_is_readable(uint64_t address) {
-  const onstack_kernel_sigset *set = (const onstack_kernel_sigset *)(uintptr_t)address;
-  return onstack_sys_sigprocmask(MEMORY_PROBE_HOW, set, NULL) == -EINVAL;
-}
-
-/* A page and the one above it. */
-static ONSTACK_HANDLER bool probe_both(uint64_t page) {
-  return probe_is_readable(page + ONSTACK_PAGE - sizeof(onstack_kernel_sigset) / 2);
-}
-
-static bool probe_self_test(const void *good, const void *bad) {
-  const uint64_t page = (uint64_t)(uintptr_t)good;
-  return probe_is_readable(page) && !probe_is_readable((uint64_t)(uintptr_t)bad) && probe_both(page - ONSTACK_PAGE) &&
-         !probe_both(page);
-}
-
-/* Proves [low, high), one page or two, which lies in the proven part or beside it: that grows. */
-static ONSTACK_HANDLER bool probe_pages(onstack_memory *memory, uint64_t low, uint64_t high) {
-  const uint64_t page = low >= memory->page_low && low < memory->page_high ? low + ONSTACK_PAGE : low;
-  uint64_t end = page + ONSTACK_PAGE;
-  if (page >= high || (high <= memory->page_high && low >= memory->page_low)) return true;
-  if (end < memory->high && probe_both(page))
-    end += ONSTACK_PAGE;
-  else if (end < high || !probe_is_readable(page))
-    return false;
-  if (memory->page_low == memory->page_high) memory->page_low = memory->page_high = page;
-  if (page < memory->page_low) memory->page_low = page;
-  if (end > memory->page_high) memory->page_high = end;
-  return true;
-}
-
-static ONSTACK_HANDLER bool probe_is_beside(uint64_t part_low, uint64_t part_high, uint64_t low, uint64_t high) {
-  return low <= part_high && high >= part_low;
-}
-
-/* A part as one word: the address of its first page, and the number of pages. Of a larger one the upper end is kept. */
-static ONSTACK_HANDLER uint64_t probe_pack(uint64_t low, uint64_t high) {
-  uint64_t pages = (high - low) / ONSTACK_PAGE;
-  if (pages >= ONSTACK_PAGE) pages = ONSTACK_PAGE - 1;
-  return (high - pages * ONSTACK_PAGE) | pages;
-}
-
-/* Puts the proven part by, and takes up the one that [low, high) lies in or beside, or begins one. */
-static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uint64_t high) {
-  uint64_t put = probe_pack(memory->page_low, memory->page_high);
-  memory->page_low = memory->page_high = 0;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory->before); i++) {
-    const uint64_t part = memory->before[i];
-    const uint64_t part_low = part & ~(ONSTACK_PAGE - 1), part_high = part_low + part % ONSTACK_PAGE * ONSTACK_PAGE;
-    memory->before[i] = put;
-    put = part;
-    if (!probe_is_beside(part_low, part_high, low, high)) continue;
-    memory->page_low = part_low;
-    memory->page_high = part_high;
-    return;
-  }
-}
-
-static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
-  if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
-  const uint64_t low = address & ~(ONSTACK_PAGE - 1);
-  const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
-  if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);
-  if (!probe_pages(memory, low, high)) return false;
-  words[0] = *(const volatile uint64_t *)(uintptr_t)address;
-  words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
-  return true;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
 
 /* ---- core/sampler/unwind/module_statistics.c ---- */
 
@@ -23089,26 +22582,6 @@ ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
   return stepped;
 }
 
-/* ---- core/sampler/unwind/unwinder_custom_handler.c ---- */
-/*
- * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
- * count decides how far the drain reads.
- */
-
-static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
-  onstack_walk_result result =
-      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
-  if (result.frame_count > walk->capacity) {
-    result.frame_count = walk->capacity;
-    result.truncation = ONSTACK_TRUNCATED_DEPTH;
-  }
-  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
-  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
-  return result;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
-
 /* ---- core/sampler/unwind/unwinder_frame_pointer_handler.c ---- */
 /*
  * Unwinder `frame_pointer`: follows the chain of frame records {saved frame pointer, return address}.
@@ -23122,10 +22595,54 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"c
  *   stacks may it go elsewhere.
  * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
  *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/chain_end.h). A zero frame
+ * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/frame_pointer.h). A zero frame
  *   pointer, the ABIs' mark of that, is found in code without frame pointers too.
  * Between C and Go the next record is elsewhere: frame_pointer_*_handler.c.
  */
+
+/* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
+
+#define CHAIN_ENTRY_BYTES 64u   /* of an entry, which is assembly */
+#define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
+#define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
+
+ONSTACK_INTERNAL_DEFINE onstack_chain_roots onstack_chain_roots_known;
+
+void onstack_chain_note_thread(uint64_t return_address) {
+  onstack_store_relaxed(&onstack_chain_roots_known.thread_begins, onstack_address_strip(return_address));
+}
+
+/* Only if libc is a library: code of the program at that place may be main, or a function that main has called. */
+static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entry) {
+  onstack_code_range range = {0, 0};
+  return onstack_load_relaxed(&onstack_chain_roots_known.has_libc) && onstack_code_is_known(address, &range) &&
+         entry - range.low >= range.high - range.low;
+}
+
+ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
+  const onstack_chain_roots *roots = &onstack_chain_roots_known;
+  const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
+  const uint64_t loader_entry = onstack_load_relaxed(&roots->loader_entry);
+  if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
+  if (address - loader_entry < CHAIN_ENTRY_BYTES && loader_entry != 0) return true;
+  if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
+  return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp) {
+  onstack_module module = {.low = 0};
+  if (onstack_chain_begins(address, sp)) return ONSTACK_TRUNCATED_NOT;
+  switch (onstack_modules_find(address, &module)) {
+  case ONSTACK_MODULE_HERE:
+    return ONSTACK_TRUNCATED_NOT_RISING;
+  case ONSTACK_MODULES_CHANGING:
+    return ONSTACK_TRUNCATED_PENDING;
+  default: /* generated code, whose caller cleared the frame pointer on a stack of its own */
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
 
 #define FP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
 
@@ -23211,15 +22728,34 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
                                                                                      fp_run};
 
-/* ---- core/sampler/unwind/unwinder_pc_only_handler.c ---- */
-/* Unwinder `pc_only`: the interrupted PC and nothing else. The reference variant: it reads no memory. */
+/* ---- core/sampler/unwind/unwinder_handler.c ---- */
+/* The unwinders that read no memory by themselves: `pc_only`, and the host's. */
 
+/* Unwinder `pc_only`: the interrupted PC and nothing else. */
 static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
   walk->frames[0] = walk->registers->pc;
   return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
+
+/*
+ * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
+ * count decides how far the drain reads.
+ */
+static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
+  onstack_walk_result result =
+      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
+  if (result.frame_count > walk->capacity) {
+    result.frame_count = walk->capacity;
+    result.truncation = ONSTACK_TRUNCATED_DEPTH;
+  }
+  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
+  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
+  return result;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
 
 /* ---- core/sampler/unwind/unwinder_rules_handler.c ---- */
 /*
@@ -23229,29 +22765,24 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (sampler/unwind/go_stack.h, the kinds of Go functions in sampler/unwind/code_map.h)
- *   generated code   as its source knows (platform/code_source_ops.h): by default frame pointers, as in modules without any
+ *   generated code   frame pointers (sampler/unwind/generated_code.h), as in modules without any
  *                    .eh_frame; where their chain ends there is more above
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
  *
  * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
  * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
- * proven later (sampler/unwind/call_site_check.h); here its frame is marked when it is new.
+ * proven later (sampler/unwind/walk.h); here its frame is marked when it is new.
  *
  * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
-/* ---- core/sampler/unwind/rules_undescribed.h ---- */
-/* The part of unwinder_rules_handler.c for code that no module describes; included there and nowhere else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_UNDESCRIBED_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_UNDESCRIBED_H
-
 /* ---- core/sampler/unwind/rules_cursor.h ---- */
 /*
- * The state of a walk of unwinder_rules_handler.c, and the steps that all kinds of code share. The walker's parts are
- * headers of static functions, included there and nowhere else, so that the whole walk is inlined into one frame on the
- * signal stack.
+ * The state of a walk of unwinder_rules_handler.c, and the steps that the walker and its part for the processor
+ * (rules_x86_64.h, rules_aarch64.h) share. All are static functions, included there and nowhere else, so that the whole walk
+ * is inlined into one frame on the signal stack.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
 #define ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
@@ -23382,12 +22913,11 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   return RULES_STEP_OK;
 }
 
-#endif
+/* ---- code that no module describes --------------------------------------------------------------------------------------- */
 
-/* To the caller, by the source that knows of such code. */
 static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
   cursor->switched = false;
-  const onstack_truncation why = onstack_load_relaxed(&onstack_code_source_used)->step(&cursor->frame, cursor->memory);
+  const onstack_truncation why = onstack_generated_step(&cursor->frame, cursor->memory);
   if (why != RULES_STEP_OK) return why;
   if (cursor->switched && ++cursor->switches > RULES_SWITCHES) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->exact = false;
@@ -23399,17 +22929,41 @@ static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_curs
   return cursor->generated ? rules_step_generated(cursor) : rules_step_record(cursor);
 }
 
+/* ---- Go's changes of stacks, which all processors share ------------------------------------------------------------------ */
+
+/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
+static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
+  uint64_t pair[2];
+  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
+  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
+  onstack_go_point waits;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
+  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = waits.pc;
+  cursor->sp = waits.sp;
+  cursor->lr = waits.lr;
+  cursor->by_table = true;
+  cursor->fp_unknown = true;
+  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
+  return RULES_STEP_OK;
+}
+
 #endif
 
-/* ---- core/sampler/unwind/rules_go.h ---- */
-/* The part of unwinder_rules_handler.c for Go code; included there and nowhere else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_H
-
-/* ---- core/sampler/unwind/rules_arch.h ---- */
 /*
- * The part of unwinder_rules_handler.c that each processor has its own of, from the files that are named after it;
- * included there and nowhere else. They define
+ * What each processor has its own of, from the file that is named after it. Each defines
  *
  *   rules_step_signal             from the signal trampoline to what was interrupted
  *   rules_read_register           a general register of the interrupted code by its DWARF number
@@ -23420,14 +22974,13 @@ static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_curs
  *   rules_step_go_by_table        ... by pcsp: a caller on a goroutine whose stack is being moved
  *   rules_leave_injected          from asyncPreempt or sigpanic to what it was put before
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_ARCH_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_ARCH_H
-
 #if defined(__x86_64__)
-/* ---- core/sampler/unwind/rules_native_x86_64.h ---- */
-/* sampler/unwind/rules_arch.h for x86_64: native code. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_X86_64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_X86_64_H
+/* ---- core/sampler/unwind/rules_x86_64.h ---- */
+/* The part of unwinder_rules_handler.c for x86_64; included there and nowhere else. */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_X86_64_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_X86_64_H
+
+/* ---- native code --------------------------------------------------------------------------------------------------------- */
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) with
@@ -23537,49 +23090,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *c
   return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
 }
 
-#endif
-
-/* ---- core/sampler/unwind/rules_go_x86_64.h ---- */
-/* sampler/unwind/rules_arch.h for x86_64: Go code. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_X86_64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_X86_64_H
-
-/* ---- core/sampler/unwind/rules_go_switch.h ---- */
-/* The part of unwinder_rules_handler.c for Go's changes of stacks that all processors share; included there and nowhere
-   else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-
-/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
-static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
-  uint64_t pair[2];
-  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
-  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = sp + 16;
-  cursor->fp = pair[0];
-  cursor->pc = onstack_address_strip(pair[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
-static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
-  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
-  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = waits.pc;
-  cursor->sp = waits.sp;
-  cursor->lr = waits.lr;
-  cursor->by_table = true;
-  cursor->fp_unknown = true;
-  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
-  return RULES_STEP_OK;
-}
-
-#endif
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
 
 /* A Go function without a pcsp table. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
@@ -23661,10 +23172,12 @@ static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cur
 #endif
 
 #elif defined(__aarch64__)
-/* ---- core/sampler/unwind/rules_native_aarch64.h ---- */
-/* sampler/unwind/rules_arch.h for aarch64: native code. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_AARCH64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_AARCH64_H
+/* ---- core/sampler/unwind/rules_aarch64.h ---- */
+/* The part of unwinder_rules_handler.c for aarch64; included there and nowhere else. */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_AARCH64_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_AARCH64_H
+
+/* ---- native code --------------------------------------------------------------------------------------------------------- */
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
@@ -23793,191 +23306,15 @@ static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *c
   return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
 }
 
-#endif
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
 
-/* ---- core/sampler/unwind/rules_go_aarch64.h ---- */
 /*
- * sampler/unwind/rules_arch.h for aarch64: Go code.
- *
  * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
  *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
  *   large:  sub x20, sp, #n;  stp x29, lr, [x20, #-8];  mov sp, x20;  sub x29, sp, #8
  *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
  * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_AARCH64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_AARCH64_H
-
-/* ---- core/sampler/unwind/rules_go_switch.h ---- */
-/* The part of unwinder_rules_handler.c for Go's changes of stacks that all processors share; included there and nowhere
-   else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-
-/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
-static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
-  uint64_t pair[2];
-  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
-  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = sp + 16;
-  cursor->fp = pair[0];
-  cursor->pc = onstack_address_strip(pair[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
-static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
-  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
-  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = waits.pc;
-  cursor->sp = waits.sp;
-  cursor->lr = waits.lr;
-  cursor->by_table = true;
-  cursor->fp_unknown = true;
-  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
-  return RULES_STEP_OK;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/rules_native_aarch64.h ---- */
-/* sampler/unwind/rules_arch.h for aarch64: native code. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_AARCH64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_AARCH64_H
-
-/*
- * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
- * fault_address, x0 .. x30, sp, pc.
- */
-static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
-  uint64_t frame[2], code[2];
-  uint64_t registers = cursor->sp + 128 + 176 + 8;
-  if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
-      !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = onstack_address_strip(frame[1]);
-  cursor->fp = frame[0];
-  cursor->sp = code[0];
-  cursor->pc = code[1];
-  cursor->exact = true;
-  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
-}
-
-static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
-  if (!cursor->context || number > 30) return false;
-  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
-  return true;
-}
-
-/* An instruction, which may lie in memory that somebody unmaps. */
-static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
-  uint64_t pair[2];
-  if (pc & 3 || !onstack_memory_read_pair(cursor->memory, pc & ~(uint64_t)7, pair)) return false;
-  *code = (uint32_t)(pair[0] >> (pc & 4) * 8);
-  return true;
-}
-
-/*
- * The kernel's trampoline has no CFI on arm64 (arch/arm64/kernel/vdso/sigreturn.S says why), and a libc may bring its
- * own: it is known by its two instructions, mov x8, #139; svc #0, as in libgcc. They are read only where SP may point at
- * the kernel's frame, so other code without CFI costs little: uc_flags and uc_link, behind the siginfo (which is written
- * for SA_SIGINFO only), are zero.
- */
-static ONSTACK_HANDLER bool rules_is_trampoline(const rules_cursor *cursor) {
-  uint64_t info[2];
-  uint32_t code, next;
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 128, info) || info[0] != 0 || info[1] != 0) return false;
-  if (!rules_read_code(cursor, cursor->pc, &code)) return false;
-  if (cursor->exact && code == 0xd4000001u) return rules_read_code(cursor, cursor->pc - 4, &code) && code == 0xd2801168u;
-  return code == 0xd2801168u && rules_read_code(cursor, cursor->pc + 4, &next) && next == 0xd4000001u;
-}
-
-/*
- * Linkers write no CFI for .plt and for branch veneers on arm64. Which instruction of
- *   adrp x16, page; ldr x17, [x16, #n]; add x16, x16, #n; br x17 (or br x16)
- * `code` is; -1: none. None of them moves SP or LR.
- */
-static ONSTACK_HANDLER int rules_plt_place(uint32_t code) {
-  if ((code & 0x9f00001fu) == 0x90000010u) return 0;
-  if ((code & 0xffc003ffu) == 0xf9400211u) return 1;
-  if ((code & 0xffc003ffu) == 0x91000210u) return 2;
-  return (code & 0xffffffdfu) == 0xd61f0200u ? 3 : -1;
-}
-
-/* To the caller of an interrupted stub. False: it is none. */
-static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
-  uint32_t code, before;
-  if (!cursor->exact || !rules_read_code(cursor, cursor->pc, &code)) return false;
-  bool entry = code == 0xd503245fu || code == 0xa9bf7bf0u; /* bti c; the first of .plt: stp x16, x30, [sp, #-16]! */
-  int place = rules_plt_place(code);
-  if (!entry && place < 0) return false;
-  if (!entry && rules_read_code(cursor, cursor->pc - 4 * (uint64_t)(place + 1), &before) && before == 0xa9bf7bf0u)
-    cursor->sp += 16;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-/*
- * An interrupted function of another module than LR: it has not called anything, or LR would be in it, so the caller is
- * in LR. That is the vDSO, whose functions have neither CFI nor frames on arm64. False: LR says nothing.
- */
-static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
-  onstack_code_range here = {0, 0};
-  uint64_t record[2];
-  if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
-  if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
-  /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
-    return false;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-#define RULES_STP_MASK 0xffc07fffu
-#define RULES_STP_FP_LR 0xa9807bfdu /* stp x29, x30, [sp, #-n]! */
-#define RULES_MOV_FP_SP 0x910003fdu /* mov x29, sp */
-#define RULES_PACIASP 0xd503233fu
-#define RULES_RET 0xd65f03c0u
-#define RULES_RETAA 0xd65f0bffu
-
-/*
- * To the caller of an interrupted function that has no frame yet, or none any more: the frame pointer is its caller's, so the
- * record there would skip that one. False: the function has its frame.
- */
-static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
-  uint64_t words;
-  onstack_code_range range = {0, 0};
-  const uint64_t at = cursor->pc - 4;
-  if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
-      !onstack_code_is_known(cursor->lr - 1, &range))
-    return false;
-  if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
-  const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);
-  if (code == RULES_MOV_FP_SP && (before & RULES_STP_MASK) == RULES_STP_FP_LR)
-    cursor->sp += 8 * (128 - (before >> 15 & 127)); /* its immediate is negative */
-  else if ((code & RULES_STP_MASK) != RULES_STP_FP_LR && code != RULES_PACIASP && code != RULES_RET && code != RULES_RETAA)
-    return false;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-/* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
-  if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
-  if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  if (cursor->described && cursor->exact) return ONSTACK_TRUNCATED_NO_RULE;
-  return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
-}
-
-#endif
 
 /* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cursor) {
@@ -24179,44 +23516,93 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *
 
 #endif
 
-#endif
+/* ---- code that .eh_frame describes --------------------------------------------------------------------------------------- */
 
-/* ---- core/sampler/unwind/rules_go_switch.h ---- */
-/* The part of unwinder_rules_handler.c for Go's changes of stacks that all processors share; included there and nowhere
-   else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_GO_SWITCH_H
+/*
+ * Whether the caller's frame is on another stack: coroutines lead to their parent's by a link in memory, and a function that
+ * calls on a stack of its choice (psm) has its frame pointer on the one that it came from.
+ */
+static ONSTACK_HANDLER bool rules_cfa_is_elsewhere(const rules_cursor *cursor, uint64_t cfa) {
+  const onstack_memory *memory = cursor->memory;
+  if (cursor->rule->cfa == ONSTACK_CFA_SP || cursor->rule->cfa == ONSTACK_CFA_PLT) return false;
+  if (cfa & 7 || !onstack_address_plausible(cfa)) return false;
+  if (memory->high != 0 && (cfa <= memory->low || cfa > memory->high)) return true;
+  return cfa <= cursor->sp && onstack_rule_is_link(cursor->rule);
+}
 
-/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
-static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
+  switch (rule->cfa) {
+  case ONSTACK_CFA_SP:
+    *cfa = cursor->sp + offset;
+    break;
+  case ONSTACK_CFA_FP:
+    *cfa = cursor->fp + offset;
+    break;
+  case ONSTACK_CFA_BX:
+    *cfa = cursor->bx + offset;
+    break;
+  case ONSTACK_CFA_DEREF_FP:
+    if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_DEREF_SP:
+    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_REGISTER:
+    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += offset;
+    break;
+  default: /* ONSTACK_CFA_PLT */
+    *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
+  }
+  if (!rules_cfa_is_elsewhere(cursor, *cfa)) return rules_check_cfa(cursor, *cfa);
+  return rules_leave_stack(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+/* Return address and frame pointer of the caller; neighbours in memory nearly always. */
+static ONSTACK_HANDLER bool rules_read_caller(rules_cursor *cursor, uint64_t cfa, uint64_t *ra, uint64_t *fp) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t ra_at = cfa + (uint64_t)((int64_t)rule->ra * 8);
   uint64_t pair[2];
-  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
-  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = sp + 16;
-  cursor->fp = pair[0];
-  cursor->pc = onstack_address_strip(pair[1]);
+  *fp = cursor->fp;
+  if (rule->ra == ONSTACK_AT_SAME) {
+    if (!cursor->exact) return false; /* the link register is known for an interrupted frame only */
+    *ra = cursor->lr;
+  } else if (!onstack_memory_read_pair(cursor->memory, ra_at - 8, pair)) {
+    return false;
+  } else {
+    *ra = pair[1];
+    if (rule->fp == rule->ra - 1) *fp = pair[0];
+  }
+  if (rule->fp == ONSTACK_AT_SAME || (rule->ra != ONSTACK_AT_SAME && rule->fp == rule->ra - 1)) return true;
+  if (rule->fp == ONSTACK_AT_FP) return rules_read(cursor->memory, cursor->fp, fp);
+  return rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->fp * 8), fp);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t cfa, ra, fp, bx = cursor->bx;
+  if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
+  if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
+  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
+  onstack_truncation why = rules_find_cfa(cursor, &cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (ONSTACK_ARCH_FOLLOWS_BX && rule->bx != ONSTACK_AT_SAME &&
+      !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  cursor->fp = fp;
+  cursor->bx = bx;
+  cursor->pc = onstack_address_strip(ra);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
 
-/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
-static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
-  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
-  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = waits.pc;
-  cursor->sp = waits.sp;
-  cursor->lr = waits.lr;
-  cursor->by_table = true;
-  cursor->fp_unknown = true;
-  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
-  return RULES_STEP_OK;
-}
-
-#endif
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
 
 /* Interrupted in a function that moves to another stack: has SP changed already? */
 static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor *cursor, bool *switched) {
@@ -24260,17 +23646,14 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *curs
   return rules_step_go_interrupted(cursor, &frame);
 }
 
-#endif
+/* ---- frames that are known ----------------------------------------------------------------------------------------------- */
 
-/* ---- core/sampler/unwind/rules_hot.h ---- */
 /*
- * The part of unwinder_rules_handler.c for what most frames are: a return address that the PC cache knows, with a plain
- * rule or in a plain Go function, on a page that was just proven readable. It takes as many such frames as follow each
- * other, with the cursor in registers, and leaves everything else to the general step; what it does take is exactly what
- * rules_step would have taken (tests/core/test_walk_alike.c compares them). Included there and nowhere else.
+ * What most frames are: a return address that the PC cache knows, with a plain rule or in a plain Go function, on a page that
+ * was just proven readable. rules_run_hot takes as many such frames as follow each other, with the cursor in registers, and
+ * leaves everything else to the general step; what it does take is exactly what rules_step would have taken
+ * (tests/core/test_walk_alike.c compares them).
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_HOT_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_HOT_H
 
 /* What may be loaded: proven by this walk, and inside the bounds of the stack. */
 typedef struct rules_window {
@@ -24368,98 +23751,7 @@ static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstac
   return count;
 }
 
-#endif
-
-/* ---- core/sampler/unwind/rules_native.h ---- */
-/* The part of unwinder_rules_handler.c for code that .eh_frame describes; included there and nowhere else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_NATIVE_H
-
-/*
- * Whether the caller's frame is on another stack: coroutines lead to their parent's by a link in memory, and a function that
- * calls on a stack of its choice (psm) has its frame pointer on the one that it came from.
- */
-static ONSTACK_HANDLER bool rules_cfa_is_elsewhere(const rules_cursor *cursor, uint64_t cfa) {
-  const onstack_memory *memory = cursor->memory;
-  if (cursor->rule->cfa == ONSTACK_CFA_SP || cursor->rule->cfa == ONSTACK_CFA_PLT) return false;
-  if (cfa & 7 || !onstack_address_plausible(cfa)) return false;
-  if (memory->high != 0 && (cfa <= memory->low || cfa > memory->high)) return true;
-  return cfa <= cursor->sp && onstack_rule_is_link(cursor->rule);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
-  switch (rule->cfa) {
-  case ONSTACK_CFA_SP:
-    *cfa = cursor->sp + offset;
-    break;
-  case ONSTACK_CFA_FP:
-    *cfa = cursor->fp + offset;
-    break;
-  case ONSTACK_CFA_BX:
-    *cfa = cursor->bx + offset;
-    break;
-  case ONSTACK_CFA_DEREF_FP:
-    if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += (uint64_t)rule->after * 8;
-    break;
-  case ONSTACK_CFA_DEREF_SP:
-    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += (uint64_t)rule->after * 8;
-    break;
-  case ONSTACK_CFA_REGISTER:
-    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += offset;
-    break;
-  default: /* ONSTACK_CFA_PLT */
-    *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
-  }
-  if (!rules_cfa_is_elsewhere(cursor, *cfa)) return rules_check_cfa(cursor, *cfa);
-  return rules_leave_stack(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-/* Return address and frame pointer of the caller; neighbours in memory nearly always. */
-static ONSTACK_HANDLER bool rules_read_caller(rules_cursor *cursor, uint64_t cfa, uint64_t *ra, uint64_t *fp) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t ra_at = cfa + (uint64_t)((int64_t)rule->ra * 8);
-  uint64_t pair[2];
-  *fp = cursor->fp;
-  if (rule->ra == ONSTACK_AT_SAME) {
-    if (!cursor->exact) return false; /* the link register is known for an interrupted frame only */
-    *ra = cursor->lr;
-  } else if (!onstack_memory_read_pair(cursor->memory, ra_at - 8, pair)) {
-    return false;
-  } else {
-    *ra = pair[1];
-    if (rule->fp == rule->ra - 1) *fp = pair[0];
-  }
-  if (rule->fp == ONSTACK_AT_SAME || (rule->ra != ONSTACK_AT_SAME && rule->fp == rule->ra - 1)) return true;
-  if (rule->fp == ONSTACK_AT_FP) return rules_read(cursor->memory, cursor->fp, fp);
-  return rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->fp * 8), fp);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t cfa, ra, fp, bx = cursor->bx;
-  if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
-  if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
-  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
-  onstack_truncation why = rules_find_cfa(cursor, &cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
-  if (ONSTACK_ARCH_FOLLOWS_BX && rule->bx != ONSTACK_AT_SAME &&
-      !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cfa;
-  cursor->fp = fp;
-  cursor->bx = bx;
-  cursor->pc = onstack_address_strip(ra);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-#endif
+/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
 
 /* Code that is entered by other means than a call, or enters its callee by a jump (corosensei): nothing can be proven of it,
    and its frames are known by themselves. */
@@ -25510,28 +24802,8 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
   return onstack_profile_strings_add_text(&table->strings, engine, &table->lines_of[number].engine);
 }
 
-/* Names by whoever knows how to walk the code (platform/code_source_ops.h). */
-
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
-
-static int code_source_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  char name[ONSTACK_GENERATED_NAME];
-  int error = 0;
-  if (!source || !source->symbol) return 0;
-  for (size_t i = 0; error == 0 && i < table->count; i++) {
-    uint64_t real;
-    if (!generated_is(table, context->maps, i, &real)) continue;
-    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
-  }
-  return error;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_code_source = {code_source_give};
-
 int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context) {
-  static const onstack_name_source *const all[] = {&onstack_name_source_code_source, &onstack_name_source_jitdump,
-                                                   &onstack_name_source_perf_map};
+  static const onstack_name_source *const all[] = {&onstack_name_source_jitdump, &onstack_name_source_perf_map};
   int error = 0;
   for (size_t i = 0; error == 0 && i < ONSTACK_COUNT_OF(all); i++) error = all[i]->give(table, context);
   return error;
@@ -29734,12 +29006,10 @@ static void tables_number_mappings(onstack_profile_tables *tables) {
 
 /* Of memory without a file: who generated its code, where that is known, or the name that readers know for such. */
 static int tables_name_memory(onstack_profile_tables *tables, const onstack_profile_mapping *mapping, uint32_t *name) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
   onstack_profile_strings *strings = &tables->report->symbols.strings;
   const uint32_t engine = tables->mappings[mapping - tables->report->view.maps->items].engine;
   char text[TABLES_ENGINE_NAME];
-  if (engine == 0)
-    return onstack_profile_strings_add_text(strings, source && source->mapping ? source->mapping : "//anon", name);
+  if (engine == 0) return onstack_profile_strings_add_text(strings, "//anon", name);
   snprintf(text, sizeof(text), "[generated: %s]", strings->items[engine].text);
   return onstack_profile_strings_add_text(strings, text, name);
 }

@@ -47,7 +47,6 @@
 #define onstack_session_stop onstack_cgo_session_stop
 #define onstack_strerror onstack_cgo_strerror
 #define onstack_symbol_add onstack_cgo_symbol_add
-#define onstack_tables_keep_in onstack_cgo_tables_keep_in
 #define onstack_thread_label_set onstack_cgo_thread_label_set
 #define onstack_thread_labels_clear onstack_cgo_thread_labels_clear
 #define onstack_thread_labels_get onstack_cgo_thread_labels_get

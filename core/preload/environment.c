@@ -187,10 +187,6 @@ static bool environment_read_others(onstack_environment *settings) {
   if (unwinder && strlen(unwinder) >= sizeof(settings->unwinder))
     return environment_complain("ONSTACK_UNWINDER", unwinder, onstack_strerror(ONSTACK_E_UNWINDER));
   if (unwinder) strcpy(settings->unwinder, unwinder);
-  const char *tables = environment_get("ONSTACK_TABLES");
-  if (tables && strlen(tables) >= sizeof(settings->tables))
-    return environment_complain("ONSTACK_TABLES", tables, "the name is too long");
-  if (tables) strcpy(settings->tables, tables);
   return !status || environment_read_name("ONSTACK_STATUS", status, settings->status);
 }
 

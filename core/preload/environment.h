@@ -31,7 +31,6 @@ typedef struct onstack_environment {
   bool on_stack;                       /* handlers run on alternate signal stacks */
   onstack_clock clock;                 /* 0: the library's default */
   onstack_kind kind;                   /* of an empty profile; 0: CPU time */
-  char tables[ONSTACK_NEW_FILE_NAME];  /* a directory; "": none */
   char unwinder[64];                   /* "": the library's default */
   char profile[ONSTACK_NEW_FILE_NAME]; /* patterns, absolute. "": only dumps are asked for */
   char status[ONSTACK_NEW_FILE_NAME];  /* "": none */

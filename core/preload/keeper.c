@@ -9,7 +9,7 @@
 #include "sampler/threads/task.h"
 #include "sampler/source/threads.h"
 #include "platform/wiped_word.h"
-#include "sampler/unwind/chain_end.h"
+#include "sampler/unwind/frame_pointer.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/guard.h"

@@ -84,15 +84,6 @@ static uint64_t sampling_ticks_before(uint64_t told_ns) {
   return all > own ? (all - own + random % stats.period_ns) / stats.period_ns : 0;
 }
 
-/* Without them the profile is the same, and begins later. */
-static void sampling_use_tables(const onstack_environment *settings) {
-  const int result = settings->tables[0] ? onstack_tables_keep_in(settings->tables) : 0;
-  if (result < 0)
-    onstack_complain("ONSTACK_TABLES=%.200s: %s; tables are made anew", settings->tables,
-                     result == -EACCES ? "it has to be a directory that only this user or root can write"
-                                       : sampling_text(result));
-}
-
 void onstack_sampling_options(const onstack_environment *settings, onstack_options *options) {
   onstack_options_init(options, sizeof(*options));
   options->frequency = settings->frequency;
@@ -116,7 +107,6 @@ int onstack_sampling_start(const onstack_environment *settings, int number, uint
   int result = onstack_profile_new(&kept, &sampling.profile);
   options.sink = onstack_profile_sink;
   options.sink_data = sampling.profile;
-  sampling_use_tables(settings);
   if (settings->spans) onstack_thread_spans_use(ONSTACK_ON); /* or later, when somebody who publishes them is there */
   if (result == 0) result = sampling_start_session(&options, tries);
   if (result == 0) {

@@ -213,12 +213,10 @@ static void tables_number_mappings(onstack_profile_tables *tables) {
 
 /* Of memory without a file: who generated its code, where that is known, or the name that readers know for such. */
 static int tables_name_memory(onstack_profile_tables *tables, const onstack_profile_mapping *mapping, uint32_t *name) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
   onstack_profile_strings *strings = &tables->report->symbols.strings;
   const uint32_t engine = tables->mappings[mapping - tables->report->view.maps->items].engine;
   char text[TABLES_ENGINE_NAME];
-  if (engine == 0)
-    return onstack_profile_strings_add_text(strings, source && source->mapping ? source->mapping : "//anon", name);
+  if (engine == 0) return onstack_profile_strings_add_text(strings, "//anon", name);
   snprintf(text, sizeof(text), "[generated: %s]", strings->items[engine].text);
   return onstack_profile_strings_add_text(strings, text, name);
 }

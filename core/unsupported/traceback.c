@@ -43,6 +43,4 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
   return ONSTACK_E_UNSUPPORTED;
 }
 
-int onstack_tables_keep_in(const char *directory) { return directory ? ONSTACK_E_UNSUPPORTED : 0; }
-
 int onstack_thread_spans_use(onstack_switch use) { return use == ONSTACK_OFF ? 0 : ONSTACK_E_UNSUPPORTED; }

@@ -30,10 +30,7 @@
 #include "platform/elf_file.c"
 #include "sampler/modules/cfi.c"
 #include "sampler/modules/cfi_entry.c"
-#include "sampler/modules/cfi_expression.c"
-#include "sampler/modules/cfi_reader.c"
 #include "sampler/modules/go_layout_aarch64.c"
-#include "sampler/modules/go_objects.c"
 #include "sampler/modules/go_pclntab.c"
 #include "sampler/modules/go_runtime.c"
 #include "platform/loader.c"
@@ -281,7 +278,7 @@ static onstack_walk_result walk(const fixture *from, uint64_t *frames) {
   memory.reader = &recorded;
   memory.bounds = &bounds;
   const onstack_registers registers = {.pc = from->pc, .sp = from->sp, .fp = from->fp, .lr = from->lr};
-  /* The kernel's ucontext: the registers that nothing else tells, at their places (sampler/unwind/rules_native.h). */
+  /* The kernel's ucontext: the registers that nothing else tells, at their places (sampler/unwind/rules_aarch64.h). */
   uint64_t context[64];
   memset(context, 0, sizeof(context));
   context[(176 + 8) / 8 + 2] = from->x2;

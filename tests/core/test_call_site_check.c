@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A return address is believed when the code in front of it is a call; looked at once, where a sample leaves the ring. */
 #include "sampler/unwind/pc_cache.h"
-#include "sampler/unwind/call_site_check.h"
+#include "sampler/unwind/walk.h"
 #include "sampler/unwind/unwinder.h"
 
 #include <criterion/criterion.h>

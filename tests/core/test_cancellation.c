@@ -177,8 +177,6 @@ Test(cancellation, dumps_are_taken) {
 static void use_the_rest(void *data) {
   (void)data;
   pthread_cancel(pthread_self());
-  onstack_tables_keep_in("/nonexistent");
-  onstack_tables_keep_in(NULL);
   onstack_thread_spans_use(ONSTACK_ON);
   onstack_thread_spans_use(ONSTACK_OFF);
   onstack_thread_label_set("task", "cancelled");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Code made at run time that a function jumps to, in whose frame it runs (sampler/unwind/code_jumped.h). */
+/* Code made at run time that a function jumps to, in whose frame it runs (sampler/unwind/generated_code.h). */
 #include "support.h"
 
-#include "sampler/unwind/code_jumped.h"
+#include "sampler/unwind/generated_code.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -3,7 +3,7 @@
 #include "platform/proc.h"
 #include "platform/process_memory.h"
 #include "sampler/source/look.h"
-#include "sampler/unwind/memory_pipe.h"
+#include "sampler/unwind/memory.h"
 #include "support.h"
 
 #include <stdio.h>

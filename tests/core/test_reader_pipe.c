@@ -4,7 +4,6 @@
  * into a descriptor that is not its own any more. Chosen by a session: tests/core/test_reader.c.
  */
 #include "sampler/unwind/memory.h"
-#include "sampler/unwind/memory_pipe.h"
 #include "support.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Reader `probe` takes most frames on the walker's short way (sampler/unwind/rules_hot.h), reader `copy` none: both must
+/* Reader `probe` takes most frames on the walker's short way (rules_run_hot), reader `copy` none: both must
    find the same stack, however deep they may go. */
 #include "sampler/session/code_map_update.h"
 #include "sampler/modules/modules.h"

@@ -46,19 +46,19 @@ static void add_bias(uint8_t *bytes, size_t size, uint64_t at, uint64_t bias) {
 }
 
 /* What the loader would do: the words that hold addresses (runtime/symtab.go, pcHeader and moduledata). */
-static void relocate(const onstack_go_object *object, uint8_t *bytes, size_t size) {
+static void relocate(const go_object *object, uint8_t *bytes, size_t size) {
   static const uint8_t words[] = {0, GO_MODULE_PCTAB, GO_MODULE_PCLNTABLE, GO_MODULE_TEXT, GO_MODULE_ETEXT};
-  onstack_go_sections sections;
-  if (onstack_go_object_sections(object, &sections) != 0) return;
+  go_sections sections;
+  if (go_object_sections(object, &sections) != 0) return;
   add_bias(bytes, size, sections.pclntab - object->bias + 24, object->bias);
   for (uint32_t i = 0; sections.module && i < sizeof(words); i++)
     add_bias(bytes, size, sections.module - object->bias + words[i] * 8u, object->bias);
 }
 
 static void run_object(uint8_t *bytes, size_t size) {
-  onstack_go_object object = {.bias = (uint64_t)(uintptr_t)bytes,
-                              .segment_count = 1,
-                              .segments = {{(uint64_t)(uintptr_t)bytes, (uint64_t)(uintptr_t)bytes + size}}};
+  go_object object = {.bias = (uint64_t)(uintptr_t)bytes,
+                      .segment_count = 1,
+                      .segments = {{(uint64_t)(uintptr_t)bytes, (uint64_t)(uintptr_t)bytes + size}}};
   if (object_file < 0) object_file = memfd_create("object", MFD_CLOEXEC);
   if (ftruncate(object_file, 0) != 0 || pwrite(object_file, bytes, size, 0) != (ssize_t)size) return;
   snprintf(object.path, sizeof(object.path), "/proc/self/fd/%d", object_file);

@@ -12,7 +12,7 @@
 #include "fuzz.h"
 #include "world.h"
 
-#include "sampler/unwind/call_site_check.h"
+#include "sampler/unwind/walk.h"
 #include "sampler/unwind/pc_cache.h"
 #include "sampler/unwind/unwinder.h"
 

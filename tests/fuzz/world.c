@@ -3,7 +3,7 @@
 
 #include "platform/address.h"
 #include "sampler/unwind/code_map.h"
-#include "sampler/unwind/memory_pipe.h"
+#include "sampler/unwind/memory.h"
 #include "sampler/unwind/rules.h"
 
 #include <sys/mman.h>

@@ -24,10 +24,10 @@ type feeder struct {
 
 func newFeeder(t *testing.T) *feeder {
 	b := newBuilder(t)
-	source := filepath.Join(b.root, "core", "src")
+	source := filepath.Join(b.root, "core")
 	program := b.cBuild("pclntab", "pclntab.c", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined",
-		"-fno-sanitize-recover=all", "-I"+source, filepath.Join(source, "control", "unwind", "go", "go_pclntab.c"),
-		filepath.Join(source, "handler", "unwind", "go_stack.c"))
+		"-fno-sanitize-recover=all", "-I"+source, filepath.Join(source, "sampler", "modules", "go_pclntab.c"),
+		filepath.Join(source, "sampler", "unwind", "go_stack_handler.c"))
 	file, err := elf.Open(plainHost(b))
 	if err != nil {
 		t.Fatal(err)

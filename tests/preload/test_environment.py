@@ -87,26 +87,6 @@ def spans_are_named_where_they_are_asked_for():
 
 
 @case
-def tables_are_kept_for_the_next_process():
-    """At more than 1,000 Hz a process makes its tables at once."""
-    often = dict(ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="2000")
-    told = lambda run: [line for line in run.profile().comments if line.startswith("onstack.tables")]
-    with tempfile.TemporaryDirectory() as directory:
-        with program(WORK, "exit", ONSTACK_TABLES=directory, **often) as run:
-            equal((run.status, run.errors), (STATUS, ""), "status and errors")
-            first = re.fullmatch(r"onstack.tables read=0 kept=(\d+) refused=0 failed=0", told(run)[0])
-            check(first and int(first[1]) > 0, f"what the first process says: {told(run)}")
-        with program(WORK, "exit", ONSTACK_TABLES=directory, **often) as run:
-            equal(told(run), [f"onstack.tables read={first[1]} kept=0 refused=0 failed=0"], "what the second says")
-            about(run.profile().seconds("program_parent_work"), WORK, "the work")
-        os.chmod(directory, 0o777)
-        with program(WORK, "exit", ONSTACK_TABLES=directory, **often) as run:
-            equal((run.status, told(run)), (STATUS, []), "status, and no word of tables")
-            one_line(run, "ONSTACK_TABLES=", "a directory that only this user or root can write", "tables are made anew")
-            about(run.profile().seconds("program_parent_work"), WORK, "the work")
-
-
-@case
 def the_rate_is_what_was_asked_for():
     for variables in (dict(ONSTACK_FREQUENCY="50"), dict(ONSTACK_FREQUENCY="", CPUPROFILE_FREQUENCY="50")):
         with program(0.6, "exit", **variables) as run:

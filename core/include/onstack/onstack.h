@@ -920,17 +920,6 @@ ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onsta
  */
 ONSTACK_API int onstack_thread_spans_use(onstack_switch use);
 
-/* ---- experimental: unwind tables from one process to the next ------------------------------------------------- */
-
-/*
- * Keeps unwind tables in files of a directory, by build id, and takes those that an earlier process has left there: a program
- * with large libraries (LLVM's are 30 ms) makes them once and not at each start. Tables from less than 64 KiB of .eh_frame
- * are made anew. Files of libraries that are no more may be removed at any time, as may all. What does not belong to this
- * user or root, or others may write, is not believed. For the whole process; before the first session. NULL: no more.
- * Context: start-stop, one at a time. Errors: -errno, -EACCES too where others may write to the directory.
- */
-ONSTACK_API int onstack_tables_keep_in(const char *directory);
-
 /* ---- experimental: native stacks on demand ------------------------------------------------------------------- */
 
 /*

@@ -6,7 +6,7 @@
 #ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
 #define ONSTACK_PROFILE_GENERATED_GENERATED_H
 
-#include "platform/code_source_ops.h"
+#include "platform/defs.h"
 #include "profile/elf/symbol_table.h"
 #include "profile/maps/maps.h"
 
@@ -26,15 +26,11 @@ typedef struct onstack_name_source {
   int (*give)(onstack_symbol_table *table, const onstack_name_context *context);
 } onstack_name_source;
 
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_code_source; /* whoever knows how to walk it */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;     /* files for perf, with lines */
-ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map;    /* files for perf, without lines */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_jitdump;  /* files for perf, with lines */
+ONSTACK_INTERNAL_DATA const onstack_name_source onstack_name_source_perf_map; /* files for perf, without lines */
 
 /* By all of them. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_name_sources_give(onstack_symbol_table *table, const onstack_name_context *context);
-
-/* The source of code that is in use (sampler/unwind/code_source.h), for its names; NULL: none. The session sets it. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
 
 /*
  * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time

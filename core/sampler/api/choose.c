@@ -7,7 +7,7 @@
 #include "platform/proc.h"
 #include "platform/process_memory.h"
 #include "platform/sys.h"
-#include "sampler/unwind/chain_end.h"
+#include "sampler/unwind/frame_pointer.h"
 
 #include <errno.h>
 #include <link.h>

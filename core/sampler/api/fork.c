@@ -9,7 +9,7 @@
 #include "platform/moment.h"
 #include "sampler/api/slots.h"
 #include "platform/wiped_word.h"
-#include "sampler/unwind/memory_pipe.h"
+#include "sampler/unwind/memory.h"
 #include "sampler/unwind/traceback_walk.h"
 
 #include <pthread.h>

@@ -7,7 +7,6 @@
 #include "sampler/signal/action.h"
 #include "sampler/session/code_map_update.h"
 #include "sampler/modules/go_runtime.h"
-#include "sampler/modules/table_files.h"
 
 #include <signal.h>
 #include <string.h>
@@ -231,9 +230,4 @@ const char *onstack_options_fault(const onstack_options *options) {
   const char *fault;
   if (onstack_settings_make(options, &settings, &fault) == 0) onstack_settings_check_host(&settings, &fault);
   return fault;
-}
-
-int onstack_tables_keep_in(const char *directory) {
-  ONSTACK_UNCANCELLED;
-  return onstack_table_files_use(directory);
 }

@@ -14,7 +14,6 @@
 #include "sampler/api/slots.h"
 #include "sampler/source/threads.h"
 #include "sampler/api/start.h"
-#include "sampler/unwind/code_source.h"
 #include "profile/generated/generated.h"
 
 #include <errno.h>
@@ -57,8 +56,6 @@ static void session_stop_clock_thread(onstack_session *session) {
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
 static void session_look_around(onstack_session *session) {
-  /* Generated code is named by whoever knows how to walk it. */
-  onstack_store_relaxed(&onstack_profile_code_source, onstack_load_relaxed(&onstack_code_source_used));
   session->tended_ns = session->refreshed_ns = 0;
   session->begun_ns = onstack_monotonic_ns();
   if (session->settings.resumed) return;

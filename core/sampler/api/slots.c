@@ -13,7 +13,7 @@
 #include "sampler/source/hand_on.h"
 #include "sampler/source/threads.h"
 #include "sampler/source/arm.h"
-#include "sampler/unwind/memory_pipe.h"
+#include "sampler/unwind/memory.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/source/process_tick.h"
 

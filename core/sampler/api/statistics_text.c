@@ -5,7 +5,6 @@
 #include "platform/own_memory.h"
 #include "platform/uncancelled.h"
 #include "sampler/source/clock.h"
-#include "sampler/modules/table_files.h"
 #include "profile/report.h"
 #include "profile/store/store.h"
 #include "sampler/api/session.h"
@@ -59,15 +58,6 @@ static void text_write_interpreted(statistics_text *text, const onstack_stats *s
                      "onstack.interpreted samples=%" PRIu64 " interpreted_cut=%" PRIu64 " interpreted_unmatched=%" PRIu64
                      " interpreted_unnamed=%" PRIu64 "\n",
                      stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
-}
-
-/* Where tables are kept between processes. */
-static void text_write_table_files(statistics_text *text) {
-  if (!onstack_table_files_are_used()) return;
-  const onstack_table_files_counters files = onstack_table_files_count();
-  text_send(text, snprintf(text->line, sizeof(text->line),
-                           "onstack.tables read=%" PRIu64 " kept=%" PRIu64 " refused=%" PRIu64 " failed=%" PRIu64 "\n",
-                           files.read, files.kept, files.refused, files.failed));
 }
 
 /* Whether a character is written as it is. Length 0: it is not UTF-8. */
@@ -128,7 +118,6 @@ static int text_write(statistics_text *text, onstack_session *session, const ons
   text_add(&stats, more);
   text_write_counters(text, session->settings.clock, &stats);
   text_write_interpreted(text, &stats);
-  text_write_table_files(text);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;

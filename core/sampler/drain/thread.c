@@ -6,7 +6,7 @@
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
 #include "sampler/signal/own_threads.h"
-#include "sampler/unwind/chain_end.h"
+#include "sampler/unwind/frame_pointer.h"
 
 #include <errno.h>
 #include <signal.h>

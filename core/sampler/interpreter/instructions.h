@@ -8,7 +8,7 @@
 
 #include "onstack/onstack.h"
 
-/* Of a function that jumps to code which runs in its frame (sampler/unwind/code_jumped.h) and begins at `address`: *size
+/* Of a function that jumps to code which runs in its frame (sampler/unwind/generated_code.h) and begins at `address`: *size
    becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
    from its caller's. False: that code moves SP first. */
 ONSTACK_INTERNAL bool onstack_instructions_frame(uint64_t address, uint64_t *size);

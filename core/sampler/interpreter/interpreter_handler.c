@@ -52,7 +52,7 @@ static ONSTACK_HANDLER bool interpreter_is_refused(void) {
          !interpreter_read((uint64_t)(uintptr_t)&word, &copy, sizeof(copy));
 }
 
-/* As the reader `probe` (memory_probe_handler.c): the kernel says whether the page is there, and nobody takes it away
+/* As the reader `probe` (memory_handler.c): the kernel says whether the page is there, and nobody takes it away
    from a thread that stands still in our handler. Where a filter answers instead it is copied. */
 static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t *word) {
   if (address & 7 || !onstack_address_plausible(address)) return false;

@@ -6,7 +6,7 @@
 #include "sampler/interpreter/instructions.h"
 #include "sampler/interpreter/known.h"
 #include "sampler/interpreter/symbols.h"
-#include "sampler/unwind/code_jumped.h"
+#include "sampler/unwind/generated_code.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * sampler/modules/cfi_arch.h for aarch64, where one function's CFI is known to be wrong, and found in every process. glibc's
+ * The part of cfi.c for aarch64, where one function's CFI is known to be wrong, and found in every process. glibc's
  * lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone
  * among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
  */
 #ifndef ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
 #define ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
 
-#include "sampler/modules/cfi_reader.h"
-#include "sampler/modules/cfi_state.h"
+#include "sampler/modules/cfi_entry.h"
 #include "sampler/modules/dwarf.h"
 #include "sampler/unwind/rules.h"
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* sampler/modules/cfi_arch.h for x86_64. */
+/* The part of cfi.c for x86_64. */
 #ifndef ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
 #define ONSTACK_SAMPLER_MODULES_CFI_X86_64_H
 
-#include "sampler/modules/cfi_reader.h"
-#include "sampler/modules/cfi_state.h"
+#include "sampler/modules/cfi_entry.h"
 #include "sampler/unwind/rules.h"
 
 /* System V ABI AMD64, figure 3.36. */

@@ -8,6 +8,7 @@
 #define ONSTACK_SAMPLER_MODULES_FDE_LOOKUP_H
 
 #include "sampler/unwind/rules.h"
+#include "platform/defs.h"
 
 /* Where an object's .eh_frame_hdr lies, and the memory that its frames may lie in. */
 typedef struct onstack_fde_source {
@@ -40,5 +41,18 @@ ONSTACK_INTERNAL bool onstack_fde_lookup(const onstack_fde_source *source, onsta
 
 /* The same rule at an address that stays for good; NULL: there are too many, or no memory. One at a time. */
 ONSTACK_INTERNAL const onstack_rule *onstack_fde_intern(const onstack_rule *rule);
+
+/* ---- where .eh_frame is -------------------------------------------------------------------------------------------------- */
+
+/*
+ * .eh_frame of a loaded object that has no .eh_frame_hdr, so that its program headers do not say where the section is: gcc
+ * links static programs so, and musl's gcc all programs. The section headers in the object's file say it. Ordinary threads.
+ */
+
+/*
+ * Finds the section of the object that is loaded at `base`, in the file at `path`: from *low up to *high in memory. False: the
+ * file cannot be read, is not the one that is loaded, or has no such section.
+ */
+ONSTACK_INTERNAL bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, uint64_t *high);
 
 #endif

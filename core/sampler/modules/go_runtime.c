@@ -1,17 +1,180 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/modules/go_runtime.h"
 
-#include "sampler/modules/go_layout.h"
-#include "sampler/modules/go_objects.h"
-#include "sampler/modules/go_pclntab.h"
-#include "sampler/modules/readers.h"
+#include "platform/elf_file.h"
+#include "platform/loader.h"
+#include "platform/proc.h"
 #include "platform/process_memory.h"
+#include "sampler/modules/go_layout.h"
+#include "sampler/modules/go_pclntab.h"
+#include "sampler/modules/modules.h"
 #include "sampler/unwind/code_map.h"
 #include "sampler/unwind/pc_cache.h"
 
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+
+/* ---- loaded objects ------------------------------------------------------------------------------------------------------ */
+
+/* The loaded objects, and where each has Go's sections by its file's section headers. */
+
+#define GO_SEGMENTS 12u /* linkers write four to six */
+
+typedef struct go_object {
+  uint64_t bias;
+  uint64_t load; /* the loader's number (platform/load_numbers.h); 0: not known */
+  uint32_t segment_count;
+  onstack_code_range segments[GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
+  bool is_program;                          /* the first one: it alone stays mapped whatever happens */
+  char path[512];                           /* "" for the program */
+} go_object;
+
+typedef struct go_object_list {
+  /* The caller's: objects with numbers up to this one were looked at before and are left out; 0: none was. */
+  uint64_t looked;
+  uint64_t live[ONSTACK_GO_RUNTIMES]; /* numbers of those whose presence is asked for; 0: none */
+  /* The answer: */
+  bool live_is_there[ONSTACK_GO_RUNTIMES];
+  go_object *objects; /* the caller frees them */
+  uint32_t count, room;
+  uint32_t length;   /* of the loader's list */
+  uint32_t left_out; /* objects that there was no memory for */
+  uint64_t last;     /* the highest number */
+  onstack_loader_counts loaded;
+} go_object_list;
+
+typedef struct go_sections {
+  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
+  uint64_t module, module_size;
+} go_sections;
+
+#define GO_ROOM 16u  /* objects beyond those of the last pass */
+#define GO_PASSES 4u /* over the loader's list, while it grows */
+
+/* Whether the object was looked at before; notes that it is there yet. */
+static bool go_is_looked_at(go_object_list *list, uint64_t load) {
+  if (load == 0 || load > list->looked) return false;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list->live_is_there[i] |= list->live[i] == load;
+  return true;
+}
+
+/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
+static int go_copy_object(const struct dl_phdr_info *info, uint64_t load, void *data) {
+  go_object_list *list = data;
+  onstack_object_copy copy;
+  const bool is_program = list->length++ == 0;
+  list->loaded = onstack_loader_counts_in(info);
+  if (load > list->last) list->last = load;
+  if (go_is_looked_at(list, load)) return 0;
+  if (list->count == list->room) {
+    list->left_out++;
+    return 0;
+  }
+  go_object *object = &list->objects[list->count];
+  onstack_object_copy_headers(info, &copy);
+  object->bias = info->dlpi_addr;
+  object->load = load;
+  object->segment_count = 0;
+  for (uint32_t i = 0; i < copy.info.dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &copy.headers[i];
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == GO_SEGMENTS) continue;
+    uint64_t low = info->dlpi_addr + segment->p_vaddr;
+    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
+  }
+  object->is_program = is_program;
+  object->path[0] = 0;
+  if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
+  list->count++;
+  return 0;
+}
+
+static void go_note_section(go_sections *sections, const char *name, const onstack_elf_section *section, uint64_t bias) {
+  if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
+    sections->pclntab = bias + section->vaddr;
+    sections->pclntab_size = section->bytes;
+  } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
+    sections->module = bias + section->vaddr;
+    sections->module_size = section->bytes;
+  }
+}
+
+/* 0 if the object has Go's function table. Reads its file, which may be another one by now. Errors: -errno; -ENOMEM, where
+   that cannot be told. */
+static int go_object_sections(const go_object *object, go_sections *sections) {
+  onstack_elf_file file;
+  char name[32];
+  memset(sections, 0, sizeof(*sections));
+  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : onstack_own_executable());
+  /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
+  const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+  if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
+  if (error != 0) return error;
+  for (uint32_t i = 0; i < file.section_count; i++) {
+    if (!(file.sections[i].flags & ONSTACK_ELF_SECTION_ALLOCATED)) continue;
+    onstack_elf_section_name(&file, &file.sections[i], name, sizeof(name));
+    go_note_section(sections, name, &file.sections[i], object->bias);
+  }
+  onstack_elf_close(&file);
+  return sections->pclntab != 0 ? 0 : -ENOENT;
+}
+
+/* True if all of it lies in one loaded segment. */
+static bool go_object_holds(const go_object *object, uint64_t address, uint64_t size) {
+  for (uint32_t i = 0; i < object->segment_count; i++) {
+    const onstack_code_range *segment = &object->segments[i];
+    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
+  }
+  return false;
+}
+
+static void go_add_other(void *data, struct dl_phdr_info *info) {
+  go_object_list *list = data;
+  for (uint32_t i = 0; i < list->count; i++)
+    if (list->objects[i].bias == info->dlpi_addr) return;
+  info->dlpi_adds = list->loaded.adds;
+  info->dlpi_subs = list->loaded.subs;
+  go_copy_object(info, 0, list);
+}
+
+/* More loaded, in all namespaces, than listed, of our own: see sampler/modules/modules.c. */
+static bool go_has_others(const go_object_list *list) {
+  return (int64_t)(list->loaded.adds - list->loaded.subs) > (int64_t)list->length;
+}
+
+static void go_list_own(go_object_list *list) {
+  list->count = list->length = list->left_out = 0;
+  list->last = 0;
+  memset(list->live_is_there, 0, sizeof(list->live_is_there));
+  onstack_loader_each_load(go_copy_object, list);
+}
+
+static void go_list_all(go_object_list *list) {
+  go_list_own(list);
+  if (!go_has_others(list)) return;
+  if (list->looked != 0) { /* what a whole list of our own lacks belongs to the others */
+    list->looked = 0;
+    go_list_own(list);
+  }
+  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
+}
+
+/* Fills in the objects. */
+static void go_objects_list(go_object_list *list) {
+  for (uint32_t pass = 0; pass < GO_PASSES; pass++) {
+    go_list_all(list);
+    if (list->left_out == 0) return;
+    const uint32_t room = list->count + list->left_out + GO_ROOM;
+    go_object *objects = realloc(list->objects, room * sizeof(*objects));
+    if (!objects) return;
+    list->objects = objects;
+    list->room = room;
+  }
+}
+
+/* ---- runtimes ------------------------------------------------------------------------------------------------------------ */
 
 /* moduledata in words (runtime/symtab.go, Go 1.18 to 1.26), from 0 pcHeader on. The section .go.module holds it. */
 #define GO_MODULE_PCTAB 10
@@ -128,13 +291,13 @@ static bool go_is_live(uint32_t index) {
   return index < ONSTACK_GO_RUNTIMES && onstack_load_relaxed(&onstack_code.go[index].text.high) != 0;
 }
 
-static bool go_is_there(uint32_t index, const onstack_go_object_list *list) {
+static bool go_is_there(uint32_t index, const go_object_list *list) {
   const go_entry *entry = &go_entries[index];
   if (list->live_is_there[index]) return true;
   for (uint32_t i = 0; i < list->count; i++) {
-    const onstack_go_object *object = &list->objects[i];
+    const go_object *object = &list->objects[i];
     if (object->load != 0 && entry->load != 0 && object->load != entry->load) continue;
-    if (object->bias == entry->bias && onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
+    if (object->bias == entry->bias && go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
       return go_is_same(entry);
   }
   return list->left_out > 0; /* perhaps */
@@ -149,7 +312,7 @@ static void go_retire(uint32_t index) {
 }
 
 /* Whether there were any: an object that found no free entry may get one. */
-static bool go_retire_missing(const onstack_go_object_list *list) {
+static bool go_retire_missing(const go_object_list *list) {
   bool retired = false;
   for (uint32_t i = 0; i < onstack_code.go_count; i++) {
     if (!go_entries[i].copy || !go_is_live(i) || go_is_there(i, list)) continue;
@@ -186,11 +349,11 @@ static uint32_t go_free_entry(bool *soon) {
 }
 
 /* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
-static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections, onstack_go_pclntab *table,
+static bool go_find_text(const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
                          onstack_code_range *text) {
   uint64_t module[GO_MODULE_ETEXT + 1];
   if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
-      onstack_go_object_holds(object, sections->module, sections->module_size) &&
+      go_object_holds(object, sections->module, sections->module_size) &&
       onstack_process_memory_copy(sections->module, module, sizeof(module)) == sizeof(module) &&
       module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
@@ -201,7 +364,7 @@ static bool go_find_text(const onstack_go_object *object, const onstack_go_secti
     memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
     *text = (onstack_code_range){table->text, table->text + end};
   }
-  return text->low < text->high && onstack_go_object_holds(object, text->low, text->high - text->low);
+  return text->low < text->high && go_object_holds(object, text->low, text->high - text->low);
 }
 
 /* What handlers need of a copied table lies behind the names, which are half of it: the copy becomes that part. */
@@ -217,8 +380,8 @@ static uint8_t *go_keep_tail(uint8_t *copy, const onstack_go_pclntab *table, ons
 }
 
 /* The entry of a table that was opened; `copy` is the table's memory, NULL: it stays where it is. False: it cannot be. */
-static bool go_enter(uint32_t index, const onstack_go_object *object, const onstack_go_sections *sections,
-                     onstack_go_pclntab *table, uint8_t *copy) {
+static bool go_enter(uint32_t index, const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
+                     uint8_t *copy) {
   onstack_go_runtime go;
   memset(&go, 0, sizeof(go));
   if (!go_find_text(object, sections, table, &go.text)) return false;
@@ -254,17 +417,17 @@ static bool go_enter(uint32_t index, const onstack_go_object *object, const onst
 }
 
 /* False: it has Go's tables, or may have them, but they could not be read. */
-static bool go_inspect_object(const onstack_go_object *object) {
-  onstack_go_sections sections;
+static bool go_inspect_object(const go_object *object) {
+  go_sections sections;
   onstack_go_pclntab table;
   bool soon;
-  const int error = onstack_go_object_sections(object, &sections);
+  const int error = go_object_sections(object, &sections);
   if (error != 0) return error != -ENOMEM;
   for (uint32_t i = 0; i < onstack_code.go_count; i++)
-    if (go_is_live(i) && onstack_go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
+    if (go_is_live(i) && go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
   const uint32_t index = go_free_entry(&soon);
   if (index == ONSTACK_GO_RUNTIMES) return !soon;
-  if (!onstack_go_object_holds(object, sections.pclntab, sections.pclntab_size)) return true;
+  if (!go_object_holds(object, sections.pclntab, sections.pclntab_size)) return true;
   const size_t size = sections.pclntab_size;
   const void *base = (const void *)(uintptr_t)sections.pclntab;
   uint8_t *copy = NULL;
@@ -281,12 +444,12 @@ static bool go_inspect_object(const onstack_go_object *object) {
 }
 
 void onstack_go_runtime_refresh(void) {
-  onstack_go_object_list list = {.looked = go_looked};
+  go_object_list list = {.looked = go_looked};
   go_free_retired();
   if (!onstack_loader_count(&list.loaded)) return;
   if (go_seen_any && onstack_loader_same(&list.loaded, &go_seen)) return;
   for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) list.live[i] = go_is_live(i) ? go_entries[i].load : 0;
-  onstack_go_objects_list(&list);
+  go_objects_list(&list);
   if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
   const bool retired = go_retire_missing(&list);
   bool finished = list.left_out == 0;

@@ -5,15 +5,12 @@
 #include "platform/loader.h"
 #include "platform/proc.h"
 #include "platform/own_memory.h"
+#include "platform/process_memory.h"
 #include "sampler/modules/dwarf.h"
 #include "sampler/modules/fde_lookup.h"
-#include "sampler/modules/frame_section.h"
-#include "platform/process_memory.h"
-#include "sampler/modules/other_objects.h"
-#include "sampler/modules/readers.h"
 #include "sampler/modules/rule_table.h"
-#include "sampler/modules/table_files.h"
 #include "sampler/unwind/pc_cache.h"
+#include "sampler/unwind/traceback_walk.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -204,36 +201,17 @@ static size_t module_section_size(module_entry *entry, uint64_t *address) {
   return entry->section_bytes;
 }
 
-/* Which file has, or will have, the table; false: none. An object begins with its ELF header. */
-static bool module_key(const module_entry *entry, uint64_t address, size_t size, onstack_table_key *key) {
-  onstack_elf_file image;
-  if (!onstack_table_files_are_used() || size < ONSTACK_TABLE_FILES_LEAST) return false;
-  if (onstack_elf_open_memory(&image, entry->module.base, entry->module.high - entry->module.base) < 0) return false;
-  onstack_elf_read_build_id(&image, &key->build_id);
-  onstack_elf_close(&image);
-  key->extent = entry->module.high - entry->module.base;
-  key->section_offset = address - entry->module.base;
-  key->section_bytes = size;
-  return key->build_id.length > 0;
-}
-
-/* Fills in the table; NULL: there are no rules. *keeps: it is a new one, which `key` may be kept as. Errors: -ENOMEM. */
-static int module_derive(module_entry *entry, onstack_table_key *key, bool *keeps) {
+/* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
+static int module_derive(module_entry *entry) {
   uint64_t address;
   size_t size = module_section_size(entry, &address);
-  *keeps = false;
   if (size == 0) return 0;
-  const bool has_key = module_key(entry, address, size, key);
-  entry->module.table = has_key ? onstack_table_files_read(key) : NULL;
-  if (entry->module.table) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
   onstack_cfi_section section = {
       .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
-  *keeps = has_key && section.size == size;
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
-  if (!entry->module.table) *keeps = false;
   return error;
 }
 
@@ -557,6 +535,15 @@ static bool modules_miss_tables(void) {
   return false;
 }
 
+static bool (*readers_left)(void); /* NULL: no session has begun yet */
+
+void onstack_readers_are_asked_by(bool (*left)(void)) { onstack_publish(&readers_left, left); }
+
+bool onstack_readers_have_left(void) {
+  bool (*const left)(void) = onstack_observe(&readers_left);
+  return !onstack_traceback_is_busy() && (!left || left());
+}
+
 static void modules_free_retired(void) {
   if (modules_retired_count == 0 || !onstack_readers_have_left()) return;
   /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
@@ -575,22 +562,18 @@ static void module_free_index(module_entry *entry) {
 }
 
 /* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
-   table, which goes with its entry if that one is not there any more; and before a file has it, for the same build would have
-   it for ever. False: something has come or gone, and `entry` may be another one by now. */
+   table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
+   another one by now. */
 static bool module_try(module_entry *entry) {
   const onstack_loader_counts loaded = modules_known.loaded;
-  onstack_table_key key;
-  bool keeps = false;
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  entry->tried = module_derive(entry, &key, &keeps) == 0;
+  entry->tried = module_derive(entry) == 0;
   const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
   if (entry->again) modules_again_ns = onstack_monotonic_ns() + took * MODULES_AGAIN_SHARE;
   if (entry->tried) module_free_index(entry);
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
-  if (!onstack_loader_same(&modules_known.loaded, &loaded)) return false;
-  if (keeps) onstack_table_files_keep(&key, entry->module.table);
-  return true;
+  return onstack_loader_same(&modules_known.loaded, &loaded);
 }
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }

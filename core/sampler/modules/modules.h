@@ -7,6 +7,9 @@
 #define ONSTACK_SAMPLER_MODULES_MODULES_H
 
 #include "sampler/unwind/rules.h"
+#include "platform/defs.h"
+
+#include <link.h>
 
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
@@ -31,5 +34,29 @@ ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
 
 /* In the child of a fork: the lock is nobody's, a half-written map is empty. */
 ONSTACK_INTERNAL void onstack_modules_after_fork(void);
+
+/* ---- readers of tables --------------------------------------------------------------------------------------------------- */
+
+/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary
+   threads. */
+ONSTACK_INTERNAL bool onstack_readers_have_left(void);
+
+/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of
+   them. */
+ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
+
+/* ---- objects of other namespaces ----------------------------------------------------------------------------------------- */
+
+/*
+ * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
+ * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
+ */
+
+/*
+ * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
+ * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
+ */
+ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
+                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
 
 #endif

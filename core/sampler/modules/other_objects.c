@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/modules/other_objects.h"
+#include "sampler/modules/modules.h"
 
 #include "platform/elf_file.h"
 #include "platform/proc.h"

@@ -170,8 +170,8 @@ static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
   }
 }
 
-/* One mapping of exactly the size needed: header, rules, first rows, rows. */
-onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count) {
+/* One mapping of exactly the size needed: header, rules, first rows, rows. NULL: no memory, or too large. */
+static onstack_rule_table *rule_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count) {
   const uint64_t first_bytes = ((uint64_t)chunk_count + 1) * sizeof(uint32_t);
   const uint64_t rule_bytes = (uint64_t)rule_count * sizeof(onstack_rule);
   const uint64_t bytes =
@@ -193,20 +193,8 @@ onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_co
   return table;
 }
 
-bool onstack_rule_table_is_sound(const onstack_rule_table *table) {
-  if (table->rule_count == 0 || table->first_row[0] != 0 || table->first_row[table->chunk_count] != table->row_count)
-    return false;
-  for (uint32_t i = 0; i < table->chunk_count; i++)
-    if (table->first_row[i] > table->first_row[i + 1]) return false;
-  for (uint32_t i = 0; i < table->row_count; i++)
-    if (table->rows[i].rule >= table->rule_count) return false;
-  for (uint32_t i = 0; i < table->rule_count; i++)
-    if (table->rules[i].cfa > ONSTACK_CFA_REGISTER) return false;
-  return true;
-}
-
 static const onstack_rule_table *rule_pack(const rule_builder *builder) {
-  onstack_rule_table *table = onstack_rule_table_map(builder->chunk_count, builder->row_count, builder->rule_count);
+  onstack_rule_table *table = rule_map(builder->chunk_count, builder->row_count, builder->rule_count);
   if (!table) return NULL;
   uint32_t *first_row = (uint32_t *)(uintptr_t)table->first_row;
   memcpy(first_row, builder->first_row, builder->chunk_count * sizeof(*first_row));

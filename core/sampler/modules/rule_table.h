@@ -30,12 +30,6 @@ static inline bool onstack_rule_is_same(const onstack_rule *a, const onstack_rul
 ONSTACK_INTERNAL int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high,
                                                const onstack_rule_table **table);
 
-/* Room for one, whose counts and pointers are set; its content is the caller's to fill. NULL: no memory, or too large. */
-ONSTACK_INTERNAL onstack_rule_table *onstack_rule_table_map(uint32_t chunk_count, uint32_t row_count, uint32_t rule_count);
-
-/* Whether no look-up leads out of it. */
-ONSTACK_INTERNAL bool onstack_rule_table_is_sound(const onstack_rule_table *table);
-
 ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 
 #endif

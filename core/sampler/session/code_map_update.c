@@ -4,9 +4,8 @@
 #include "platform/address.h"
 #include "platform/proc.h"
 #include "sampler/modules/go_runtime.h"
-#include "sampler/unwind/code_jumped.h"
+#include "sampler/unwind/generated_code.h"
 #include "sampler/unwind/code_map.h"
-#include "sampler/unwind/code_source.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -21,7 +20,7 @@ typedef struct code_map_scan {
   onstack_slot *slot;
   uint32_t count; /* of ranges */
   onstack_code_range ranges[ONSTACK_CODE_RANGES];
-  onstack_code_range jumped; /* code that may be jumped to (sampler/unwind/code_jumped.h); high 0: none */
+  onstack_code_range jumped; /* code that may be jumped to (sampler/unwind/generated_code.h); high 0: none */
   bool jumped_is_there;      /* what was known of it before is mapped yet */
   uint32_t record_count;
   onstack_thread *records[CODE_MAP_RECORDS];
@@ -177,8 +176,6 @@ static void code_map_publish_ranges(const code_map_scan *scan) {
   }
   onstack_store_relaxed(&onstack_code.count, scan->count);
   onstack_seqlock_write_end(&onstack_code.lock);
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_code_source_used);
-  if (source->ranges_changed) source->ranges_changed(scan->ranges, scan->count);
 }
 
 int onstack_code_map_refresh(onstack_slot *slot) {

@@ -9,7 +9,7 @@
 #include "sampler/source/hand_on.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/threads/task.h"
-#include "sampler/modules/readers.h"
+#include "sampler/modules/modules.h"
 #include "sampler/source/arm.h"
 #include "sampler/source/process_tick.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/unwind/call_site_check.h"
+#include "sampler/unwind/walk.h"
 
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/code_map.h"

@@ -8,8 +8,12 @@
 #ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
 #define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
 
-#include "platform/code_source_ops.h"
 #include "platform/seqlock.h"
+
+typedef struct onstack_code_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_code_range;
 
 #define ONSTACK_CODE_RANGES 2048u
 

@@ -43,7 +43,7 @@ typedef struct onstack_memory {
   uint64_t high;
   uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
   uint64_t page_high;
-  uint64_t before[2]; /* the same before that, the latest first, as memory_probe_handler.c packs them: calls across
+  uint64_t before[2]; /* the same before that, the latest first, as probe_pack packs them: calls across
                          languages go to other stacks and back, by way of a goroutine's g */
   onstack_stack_range ranges[ONSTACK_STACK_RANGES];
 } onstack_memory;
@@ -78,5 +78,27 @@ ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, ui
 
 /* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
+
+/* ---- the pipes of reader `pipe` ------------------------------------------------------------------------------------------ */
+
+/*
+ * The pipes of reader `pipe` (memory_pipe_handler.c) are open only while a session runs on a system that refuses
+ * process_vm_readv; elsewhere none is made.
+ */
+
+/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
+ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
+
+/* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
+
+/* Closes them; one that a walk holds at this instant stays. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_memory_pipe_close(void);
+
+/* In the child of a fork: gives the inherited pipes back, which the parent goes on using. */
+ONSTACK_INTERNAL void onstack_memory_pipe_after_fork(void);
+
+/* Two words through a pipe; false where none is open, too. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]);
 
 #endif

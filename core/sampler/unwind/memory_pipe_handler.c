@@ -17,12 +17,11 @@
  *   page is missing, in part. A pipe that returns anything else is not used again.
  * - Non-blocking, close-on-exec, and closed in the child of a fork.
  */
-#include "sampler/unwind/memory_pipe.h"
+#include "sampler/unwind/memory.h"
 
 #include "platform/address.h"
 #include "platform/atomics.h"
 #include "platform/sys.h"
-#include "sampler/unwind/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

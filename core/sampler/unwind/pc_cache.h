@@ -16,7 +16,7 @@
 
 #define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
 
-/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check.h). */
+/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check_handler.c). */
 #define ONSTACK_PC_UNPROVEN 1u
 
 typedef struct onstack_pc_entry {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The state of a walk of unwinder_rules_handler.c, and the steps that all kinds of code share. The walker's parts are
- * headers of static functions, included there and nowhere else, so that the whole walk is inlined into one frame on the
- * signal stack.
+ * The state of a walk of unwinder_rules_handler.c, and the steps that the walker and its part for the processor
+ * (rules_x86_64.h, rules_aarch64.h) share. All are static functions, included there and nowhere else, so that the whole walk
+ * is inlined into one frame on the signal stack.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
 #define ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
 
 #include "platform/address.h"
 #include "sampler/unwind/arch.h"
-#include "sampler/unwind/chain_end.h"
+#include "sampler/unwind/frame_pointer.h"
 #include "sampler/unwind/code_map.h"
+#include "sampler/unwind/generated_code.h"
+#include "sampler/unwind/go_stack.h"
 #include "sampler/unwind/memory.h"
 #include "sampler/unwind/pc_cache.h"
 #include "sampler/unwind/rules.h"
@@ -139,6 +141,53 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   cursor->fp = record[0];
   cursor->pc = onstack_address_strip(record[1]);
   cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* ---- code that no module describes --------------------------------------------------------------------------------------- */
+
+static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
+  cursor->switched = false;
+  const onstack_truncation why = onstack_generated_step(&cursor->frame, cursor->memory);
+  if (why != RULES_STEP_OK) return why;
+  if (cursor->switched && ++cursor->switches > RULES_SWITCHES) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* Code that nothing describes, in a module without any rules or in none. */
+static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_cursor *cursor) {
+  return cursor->generated ? rules_step_generated(cursor) : rules_step_record(cursor);
+}
+
+/* ---- Go's changes of stacks, which all processors share ------------------------------------------------------------------ */
+
+/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
+static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
+  uint64_t pair[2];
+  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
+  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
+  onstack_go_point waits;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
+  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = waits.pc;
+  cursor->sp = waits.sp;
+  cursor->lr = waits.lr;
+  cursor->by_table = true;
+  cursor->fp_unknown = true;
+  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
   return RULES_STEP_OK;
 }
 

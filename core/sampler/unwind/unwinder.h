@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The unwinder seam inside the library: registers -> return addresses. A variant is a sibling file unwinder_<name>.c
- * behind this struct; the user's own comes through unwinder_custom_handler.c.
+ * The unwinder seam inside the library: registers -> return addresses. A variant is one onstack_unwinder_ops in a file
+ * unwinder*_handler.c; the user's own comes through unwinder_handler.c.
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_UNWINDER_H
 #define ONSTACK_SAMPLER_UNWIND_UNWINDER_H
@@ -16,6 +16,10 @@
 #define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
 #define ONSTACK_BY_UNWINDER 4u /* the user's */
 
+/* Marks in the same byte: the caller has to be proven yet (walk.h). */
+#define ONSTACK_BY_UNPROVEN 0x80u
+#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
+
 /* A frame pointer or a link register that is not known: no address, and not the 0 of a stack's end. */
 #define ONSTACK_UNKNOWN_REGISTER 1u
 
@@ -26,8 +30,8 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks (sampler/unwind/call_site_check.h); what stands behind the
-                          last frame is undefined. NULL: not wanted */
+  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks; what stands behind the last frame is undefined.
+                          NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {

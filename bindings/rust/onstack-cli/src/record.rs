@@ -79,9 +79,6 @@ pub struct Arguments {
     /// free an alternate stack and go on; refused where a Go runtime is in the program
     #[arg(long)]
     no_alternate_stack: bool,
-    /// Keep unwind tables of large libraries in this directory, which only you or root may write, for the next start
-    #[arg(long, value_name = "DIRECTORY", env = "ONSTACK_TABLES")]
-    tables: Option<PathBuf>,
     /// The library that is preloaded, where it is not the installed one
     #[arg(long, value_name = "FILE", env = "ONSTACK_PRELOAD")]
     preload: Option<PathBuf>,
@@ -151,10 +148,6 @@ fn source(arguments: &Arguments, command: &mut Command) {
     command.env("ONSTACK_SPANS", if arguments.spans { "1" } else { "0" });
     command.env("ONSTACK_INTERPRETERS", if arguments.native { "0" } else { "1" });
     command.env("ONSTACK_ON_STACK", if arguments.no_alternate_stack { "0" } else { "1" });
-    match &arguments.tables {
-        Some(directory) => command.env("ONSTACK_TABLES", directory),
-        None => command.env_remove("ONSTACK_TABLES"),
-    };
     if let Some(frequency) = arguments.frequency {
         command.env("ONSTACK_FREQUENCY", frequency.to_string());
     }

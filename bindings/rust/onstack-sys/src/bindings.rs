@@ -662,9 +662,6 @@ extern "C" {
     pub fn onstack_thread_spans_use(use_: onstack_switch) -> ::core::ffi::c_int;
 }
 extern "C" {
-    pub fn onstack_tables_keep_in(directory: *const ::core::ffi::c_char) -> ::core::ffi::c_int;
-}
-extern "C" {
     pub fn onstack_traceback_prepare() -> ::core::ffi::c_int;
 }
 extern "C" {

@@ -59,7 +59,6 @@ mod stats;
 mod storage;
 mod summary;
 mod symbolize;
-mod tables;
 mod thread_label;
 mod thread_span;
 #[doc(hidden)]
@@ -91,7 +90,6 @@ pub use sample::{Kind, Sample, Truncation, Unit};
 pub use session::{Session, Sink};
 pub use stats::Stats;
 pub use summary::Summary;
-pub use tables::keep_tables_in;
 pub use thread_label::{thread_label, ThreadLabel};
 pub use thread_span::thread_spans;
 pub use timing::ReportTiming;

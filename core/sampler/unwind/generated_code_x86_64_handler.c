@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "platform/address.h"
 #include "sampler/unwind/code_map.h"
-#include "sampler/unwind/code_source.h"
+#include "sampler/unwind/generated_code.h"
 #include "sampler/unwind/go_stack.h"
 
 #if defined(__x86_64__)

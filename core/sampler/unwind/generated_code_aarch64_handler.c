@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/unwind/code_map.h"
-#include "sampler/unwind/code_source.h"
+#include "sampler/unwind/generated_code.h"
 
 #if defined(__aarch64__)
 
