@@ -476,6 +476,58 @@ bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp
   return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
 }
 
+/* ---- core/platform/errors.c ---- */
+
+#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
+#define ERRORS_TEXT_OF(value) #value
+
+const char *onstack_version(void) {
+  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(ONSTACK_VERSION_PATCH);
+}
+
+const char *onstack_strerror(int code) {
+  switch (code) {
+  case 0:
+    return "success";
+  case ONSTACK_E_FREQUENCY:
+    return "frequency out of range: give 1 to 10000 Hz";
+  case ONSTACK_E_OPTIONS:
+    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
+           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
+  case ONSTACK_E_UNWINDER:
+    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
+  case ONSTACK_E_SIGNAL:
+    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
+           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
+  case ONSTACK_E_SESSIONS:
+    return "all 8 sessions are running, or the one that a heap can have: stop one first";
+  case ONSTACK_E_STOPPED:
+    return "the session has been stopped already";
+  case ONSTACK_E_OUTPUT:
+    return "the profile could not be written: the writer refused the bytes";
+  case ONSTACK_E_UNSUPPORTED:
+    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
+           "onstack.h";
+  case ONSTACK_E_VERSION:
+    return "header and library do not fit together, or another copy of the library in this process is of another version: "
+           "build all of "
+           "them against one";
+  case ONSTACK_E_CONTEXT:
+    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
+  case ONSTACK_E_CLOCK:
+    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; for "
+           "real time, /proc must show this PID namespace, and /proc/self/task/*/syscall be readable (else take the clock "
+           "that "
+           "signals: wall-signal)";
+  case ONSTACK_E_KINDS:
+    return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
+           "kind, or write pprof";
+  default:
+    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
+  }
+}
+
 /* ---- core/platform/exceptions.c ---- */
 /* ---- core/platform/exceptions.h ---- */
 /*
@@ -1659,17 +1711,135 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
 }
 #endif
 
-/* ---- core/platform/moment.c ---- */
-/* ---- core/platform/moment.h ---- */
-#ifndef ONSTACK_PLATFORM_MOMENT_H
-#define ONSTACK_PLATFORM_MOMENT_H
+/* ---- core/platform/own_memory.c ---- */
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
+#define OWN_AT_ONCE ((size_t)512) /* pages */
+
+static struct {
+  struct {
+    char *memory;
+    size_t bytes;
+  } ranges[OWN_RANGES];
+  uint32_t count; /* published behind a range */
+  int64_t whole;
+} own_memory;
+
+void onstack_own_memory_keeps(void *memory, size_t bytes) {
+  const uint32_t at = own_memory.count;
+  if (at == OWN_RANGES) return;
+  own_memory.ranges[at].memory = memory;
+  own_memory.ranges[at].bytes = bytes;
+  onstack_publish(&own_memory.count, at + 1);
+}
+
+void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
+
+/* mincore(2): a byte for each page of the kernel's. */
+static uint64_t own_range_resident(char *memory, size_t bytes) {
+#ifdef __linux__
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
+  unsigned char there[OWN_AT_ONCE];
+  uint64_t resident = 0;
+  for (size_t at = 0; at < bytes; at += at_once) {
+    const size_t part = bytes - at < at_once ? bytes - at : at_once;
+    const size_t pages = (part + page - 1) / page;
+    if (mincore(memory + at, part, there) != 0) return resident;
+    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
+  }
+  return resident;
+#else
+  (void)memory, (void)bytes;
+  return 0;
+#endif
+}
+
+uint64_t onstack_own_memory_resident(void) {
+  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
+  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
+  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
+    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
+  return resident;
+}
+
+ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
+
+/* ---- core/platform/proc.c ---- */
+/* ---- core/platform/proc.h ---- */
+/* What /proc says of the process (proc(5)): its mappings, its threads' states, its program. */
+#ifndef ONSTACK_PLATFORM_PROC_H
+#define ONSTACK_PLATFORM_PROC_H
+
+/* ---- /proc/self/maps, by system calls and without an allocation: beside any host, whatever it does to its libc ---- */
+
+typedef struct onstack_mapping {
+  uint64_t low;
+  uint64_t high;
+  uint64_t offset; /* in its file */
+  uint64_t device;
+  uint64_t inode; /* 0: anonymous memory, stack, heap, [vdso] */
+  bool readable, writable, executable, shared;
+  bool deleted;     /* the file has no name any more; the mark is cut off */
+  const char *path; /* with its NUL, for the call; "" where there is none; the kernel's "\012" is a line end again */
+  size_t path_length;
+} onstack_mapping;
 
 /*
- * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
- * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
- * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
+ * Calls `visit` for each mapping in ascending order; what changes meanwhile may be missing, or overlap. A path that is too
+ * long for any open(2) is cut. Errors: -errno, when the file cannot be read (to its end). Ordinary threads.
  */
-ONSTACK_INTERNAL void onstack_moment(uint32_t round);
+ONSTACK_INTERNAL int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
+
+/*
+ * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at
+ * every page for that, some milliseconds for each GiB.
+ */
+ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                                             void (*resident)(void *data, uint64_t bytes), void *data);
+
+/* Takes a line apart, in place: `line` has a byte of room behind its end. False where it makes no sense. */
+ONSTACK_INTERNAL bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping);
+
+/* ---- /proc/PID/stat and /proc/PID/task/TID/stat. Ordinary threads ---- */
+
+/* Where the state stands in a line, behind the name, which may hold spaces and parentheses; NULL: nowhere. */
+ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
+
+/* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
+
+/* The stack pointer at the entry of this process's program; 0: nobody says. */
+ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
+
+/* ---- the program's file ---- */
+
+/*
+ * Returns the link in /proc that leads to the program's file, even if that file was renamed or deleted. /proc/self is the first
+ * thread's directory and loses the link when that thread has ended before the others; then it is /proc/thread-self/exe (Linux
+ * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
+ */
+ONSTACK_INTERNAL const char *onstack_own_executable(void);
+
+#endif
+
+/* ---- core/platform/clock_ns.h ---- */
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
+#ifndef ONSTACK_PLATFORM_CLOCK_NS_H
+#define ONSTACK_PLATFORM_CLOCK_NS_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
 
 #endif
 
@@ -1864,150 +2034,6 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
                                              struct onstack_kernel_sigaction *old) {
   return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
 }
-
-#endif
-
-#include <sched.h>
-
-#define MOMENT_OFFERS 64u
-#define MOMENT_NS 50000
-
-void onstack_moment(uint32_t round) {
-  if (round < MOMENT_OFFERS)
-    sched_yield();
-  else
-    onstack_sys_sleep(MOMENT_NS);
-}
-
-/* ---- core/platform/own_memory.c ---- */
-
-#include <sys/mman.h>
-#include <unistd.h>
-
-#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
-#define OWN_AT_ONCE ((size_t)512) /* pages */
-
-static struct {
-  struct {
-    char *memory;
-    size_t bytes;
-  } ranges[OWN_RANGES];
-  uint32_t count; /* published behind a range */
-  int64_t whole;
-} own_memory;
-
-void onstack_own_memory_keeps(void *memory, size_t bytes) {
-  const uint32_t at = own_memory.count;
-  if (at == OWN_RANGES) return;
-  own_memory.ranges[at].memory = memory;
-  own_memory.ranges[at].bytes = bytes;
-  onstack_publish(&own_memory.count, at + 1);
-}
-
-void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
-
-/* mincore(2): a byte for each page of the kernel's. */
-static uint64_t own_range_resident(char *memory, size_t bytes) {
-#ifdef __linux__
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
-  unsigned char there[OWN_AT_ONCE];
-  uint64_t resident = 0;
-  for (size_t at = 0; at < bytes; at += at_once) {
-    const size_t part = bytes - at < at_once ? bytes - at : at_once;
-    const size_t pages = (part + page - 1) / page;
-    if (mincore(memory + at, part, there) != 0) return resident;
-    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
-  }
-  return resident;
-#else
-  (void)memory, (void)bytes;
-  return 0;
-#endif
-}
-
-uint64_t onstack_own_memory_resident(void) {
-  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
-  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
-  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
-    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
-  return resident;
-}
-
-ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
-/* ---- core/platform/proc.c ---- */
-/* ---- core/platform/proc.h ---- */
-/* What /proc says of the process (proc(5)): its mappings, its threads' states, its program. */
-#ifndef ONSTACK_PLATFORM_PROC_H
-#define ONSTACK_PLATFORM_PROC_H
-
-/* ---- /proc/self/maps, by system calls and without an allocation: beside any host, whatever it does to its libc ---- */
-
-typedef struct onstack_mapping {
-  uint64_t low;
-  uint64_t high;
-  uint64_t offset; /* in its file */
-  uint64_t device;
-  uint64_t inode; /* 0: anonymous memory, stack, heap, [vdso] */
-  bool readable, writable, executable, shared;
-  bool deleted;     /* the file has no name any more; the mark is cut off */
-  const char *path; /* with its NUL, for the call; "" where there is none; the kernel's "\012" is a line end again */
-  size_t path_length;
-} onstack_mapping;
-
-/*
- * Calls `visit` for each mapping in ascending order; what changes meanwhile may be missing, or overlap. A path that is too
- * long for any open(2) is cut. Errors: -errno, when the file cannot be read (to its end). Ordinary threads.
- */
-ONSTACK_INTERNAL int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
-
-/*
- * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at
- * every page for that, some milliseconds for each GiB.
- */
-ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
-                                             void (*resident)(void *data, uint64_t bytes), void *data);
-
-/* Takes a line apart, in place: `line` has a byte of room behind its end. False where it makes no sense. */
-ONSTACK_INTERNAL bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping);
-
-/* ---- /proc/PID/stat and /proc/PID/task/TID/stat. Ordinary threads ---- */
-
-/* Where the state stands in a line, behind the name, which may hold spaces and parentheses; NULL: nowhere. */
-ONSTACK_INTERNAL const char *onstack_proc_stat_state(const char *line);
-
-/* How long ago the thread or process began, by the line from the state on; 0: it does not say. */
-ONSTACK_INTERNAL uint64_t onstack_proc_stat_age_ns(const char *state);
-
-/* The stack pointer at the entry of this process's program; 0: nobody says. */
-ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
-
-/* ---- the program's file ---- */
-
-/*
- * Returns the link in /proc that leads to the program's file, even if that file was renamed or deleted. /proc/self is the first
- * thread's directory and loses the link when that thread has ended before the others; then it is /proc/thread-self/exe (Linux
- * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
- */
-ONSTACK_INTERNAL const char *onstack_own_executable(void);
-
-#endif
-
-/* ---- core/platform/clock_ns.h ---- */
-/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
-#ifndef ONSTACK_PLATFORM_CLOCK_NS_H
-#define ONSTACK_PLATFORM_CLOCK_NS_H
-
-#include <stdint.h>
-#include <time.h>
-
-static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
 
 #endif
 
@@ -5398,59 +5424,20 @@ ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_write
   return result;
 }
 
-/* ---- core/sampler/api/errors.c ---- */
-
-#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
-#define ERRORS_TEXT_OF(value) #value
-
-const char *onstack_version(void) {
-  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(ONSTACK_VERSION_PATCH);
-}
-
-const char *onstack_strerror(int code) {
-  switch (code) {
-  case 0:
-    return "success";
-  case ONSTACK_E_FREQUENCY:
-    return "frequency out of range: give 1 to 10000 Hz";
-  case ONSTACK_E_OPTIONS:
-    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
-           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
-  case ONSTACK_E_UNWINDER:
-    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
-  case ONSTACK_E_SIGNAL:
-    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
-           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
-  case ONSTACK_E_SESSIONS:
-    return "all 8 sessions are running, or the one that a heap can have: stop one first";
-  case ONSTACK_E_STOPPED:
-    return "the session has been stopped already";
-  case ONSTACK_E_OUTPUT:
-    return "the profile could not be written: the writer refused the bytes";
-  case ONSTACK_E_UNSUPPORTED:
-    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
-           "onstack.h";
-  case ONSTACK_E_VERSION:
-    return "header and library do not fit together, or another copy of the library in this process is of another version: "
-           "build all of "
-           "them against one";
-  case ONSTACK_E_CONTEXT:
-    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
-  case ONSTACK_E_CLOCK:
-    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
-           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; for "
-           "real time, /proc must show this PID namespace, and /proc/self/task/*/syscall be readable (else take the clock "
-           "that "
-           "signals: wall-signal)";
-  case ONSTACK_E_KINDS:
-    return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
-           "kind, or write pprof";
-  default:
-    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
-  }
-}
-
 /* ---- core/sampler/api/fork.c ---- */
+
+/* ---- core/sampler/threads/moment.h ---- */
+#ifndef ONSTACK_SAMPLER_THREADS_MOMENT_H
+#define ONSTACK_SAMPLER_THREADS_MOMENT_H
+
+/*
+ * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
+ * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
+ * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
+ */
+ONSTACK_INTERNAL void onstack_moment(uint32_t round);
+
+#endif
 
 /* ---- core/sampler/unwind/traceback_walk.h ---- */
 /*
@@ -20851,6 +20838,20 @@ void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) {
 void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, uint64_t now_ns) {
   if (mark->stands) onstack_wall_stay(mark, (now_ns - mark->seen_ns) / 2);
   onstack_wall_end(slot, mark, index);
+}
+
+/* ---- core/sampler/threads/moment.c ---- */
+
+#include <sched.h>
+
+#define MOMENT_OFFERS 64u
+#define MOMENT_NS 50000
+
+void onstack_moment(uint32_t round) {
+  if (round < MOMENT_OFFERS)
+    sched_yield();
+  else
+    onstack_sys_sleep(MOMENT_NS);
 }
 
 /* ---- core/sampler/threads/task.c ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#ifndef ONSTACK_PLATFORM_MOMENT_H
-#define ONSTACK_PLATFORM_MOMENT_H
+#ifndef ONSTACK_SAMPLER_THREADS_MOMENT_H
+#define ONSTACK_SAMPLER_THREADS_MOMENT_H
 
 #include "platform/defs.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "platform/moment.h"
+#include "sampler/threads/moment.h"
 
 #include "platform/sys.h"
 
