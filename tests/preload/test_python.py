@@ -316,6 +316,12 @@ def in_greenlets(profile):
             yield from [parts] * count
 
 
+def wrong_in_greenlets(parts):
+    """Before the first function begins the frames are its starter's."""
+    wrong = [part for part in parts if part[1] and (part[0] or part[1] & {"leaf", "key_of", "inner", "body"})]
+    return wrong + [part for part in parts if part[0] and not {"body"} <= part[0] - {"leaf", "key_of"} <= {"body", "inner"}]
+
+
 @rarer
 def python_frames_of_greenlets():
     for path in pythons():
@@ -323,12 +329,14 @@ def python_frames_of_greenlets():
             command = [path, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--target", place, "greenlet"]
             if os.environ.get("ONSTACK_NO_INSTALL") == "1" or subprocess.run(command, capture_output=True, check=False).returncode != 0:
                 raise Skip(f"{path}: greenlet cannot be had")
-            with run(path, GREENLETS, 0.5, PYTHONPATH=place) as done:
-                equal(done.status, 0, f"{path}: {done.errors}")
-                parts = list(in_greenlets(done.profile()))
-        # Before the first function begins the frames are its starter's.
-        wrong = [part for part in parts if part[1] and (part[0] or part[1] & {"leaf", "key_of", "inner", "body"})]
-        wrong += [part for part in parts if part[0] and not {"body"} <= part[0] - {"leaf", "key_of"} <= {"body", "inner"}]
+            parts, wrong = [], [None]
+            # A tick or two in a switch are many of few samples: then a second run counts with the first.
+            for _ in range(2):
+                if len(wrong) > 0.015 * len(parts):
+                    with run(path, GREENLETS, 0.5, PYTHONPATH=place) as done:
+                        equal(done.status, 0, f"{path}: {done.errors}")
+                        parts += in_greenlets(done.profile())
+                    wrong = wrong_in_greenlets(parts)
         named = sum("body" in part[0] for part in parts)
         # 3.9 keeps nothing on the native stack by which the instants of a switch are told; of others a tick or two were seen.
         check(len(wrong) <= 0.015 * len(parts), f"{path}: {len(wrong)} of {len(parts)}: {wrong[:1]}")
