@@ -305,7 +305,7 @@ run_install() {
 
 # Programs of older and of later headers with this library, and the other way round. What the library exports `make check` looks at.
 run_abi() {
-  timeout -k 5 200 tests/abi/run.sh || failed+=("abi")
+  timeout -k 5 400 tests/abi/run.sh || failed+=("abi")
 }
 
 # fork() while a host's library holds its own locks; real musl too.
@@ -371,7 +371,7 @@ run_readme() {
   local level
   level=$(by_part 0 3)
   # shellcheck disable=SC2046
-  CARGO_PROFILE_RELEASE_OPT_LEVEL=${level:-3} timeout -k 5 600 ci/check-readme.py $(by_part README.md "CONTRIBUTING.md $(echo docs/*.md)") || failed+=("readme")
+  CARGO_PROFILE_RELEASE_OPT_LEVEL=${level:-3} timeout -k 5 1100 ci/check-readme.py $(by_part README.md "CONTRIBUTING.md $(echo docs/*.md)") || failed+=("readme")
 }
 
 mkdir -p "$BUILD"
