@@ -217,7 +217,9 @@ def check_counts(profile, what):
     check(counts.get("samples", 0) > 100, f"{what}: {counts}")
     # 3.9 does not tell of a loop that has begun whether it has its frames.
     unmatched = 0.04 if what.endswith("3.9") else 0.01
-    for key, share in (("interpreted_cut", 0.01), ("interpreted_unmatched", unmatched), ("interpreted_unnamed", 0.08)):
+    # Of 3.11 some 10 in 500 are cut where they are interrupted between two frames.
+    cut = 0.03 if what.endswith("3.11") else 0.01
+    for key, share in (("interpreted_cut", cut), ("interpreted_unmatched", unmatched), ("interpreted_unnamed", 0.08)):
         check(counts[key] <= 3 + share * counts["samples"], f"{what}: {counts}")
 
 
