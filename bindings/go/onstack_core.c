@@ -10750,7 +10750,7 @@ static bool python_is(const onstack_python *one, const onstack_python *other) {
 
 /* One that has been there already, or a new one; NULL: it cannot be followed. */
 static const onstack_python *python_life(const onstack_symbols_found *symbols, onstack_python *found) {
-  onstack_thread_key place;
+  onstack_thread_key place = {0};
   for (uint32_t i = 0; i < python_life_count; i++)
     if (python_is(&python_lives[i], found)) return &python_lives[i];
   if (python_life_count == PYTHON_LIVES || !thread_key_find(found->key, &place)) return NULL;
