@@ -19,6 +19,9 @@ for list in sampler profile; do
     for source in core/"$folder"/*.c; do
       object=$build/obj/${source#core/}
       objects+=("${object%.c}.o")
+      [ -f "${objects[-1]}" ] && continue
+      echo "check-links: $source has no object in $build/obj: run 'make -f core/Makefile lib' first" >&2
+      exit 1
     done
     missing=$(${CC:-cc} -shared -Wl,-z,defs "${objects[@]}" -o "$build/links.so" -lpthread -ldl 2>&1 |
       sed -n "s/.*undefined reference to [\`']\([^']*\)'.*/\1/p" | sort -u | grep -vxF "$later" || true)

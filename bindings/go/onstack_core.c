@@ -8489,7 +8489,7 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
 /* ---- core/sampler/api/traceback.c ---- */
 /*
  * Native stacks on demand: what the experimental part of the public header promises, put together from the walk
- * (sampler/unwind/traceback_walk.h), the tables (control/) and the names (profile/elf/symbol_index.h). No session is needed.
+ * (traceback_walk.h), the tables (sampler/modules/) and the names (profile/elf/symbol_index.h). No session is needed.
  */
 /* ---- core/platform/context.h ---- */
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Native stacks on demand: what the experimental part of the public header promises, put together from the walk
- * (sampler/unwind/traceback_walk.h), the tables (control/) and the names (profile/elf/symbol_index.h). No session is needed.
+ * (traceback_walk.h), the tables (sampler/modules/) and the names (profile/elf/symbol_index.h). No session is needed.
  */
 #include "platform/loader.h"
 #include "platform/sys.h"
