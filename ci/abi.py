@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What programs that were built with a header depend on, as text, and whether a newer header keeps it (docs/ABI.md).
+"""What programs that were built with the public headers depend on, as text, and whether newer headers keep it (docs/ABI.md).
 
-    ci/abi.py dump HEADER                print constants, types, functions and the layout of every structure
-    ci/abi.py compatible OLD NEW         fail where NEW breaks a program that was built with OLD
+    ci/abi.py dump DIRECTORY             print constants, types, functions and the layout of every structure
+    ci/abi.py compatible OLD NEW         fail if NEW breaks a program that was built with OLD
+
+Each directory holds the headers and is named onstack.
 
 The layout is asked of the compiler (CC, cc by default). Experimental functions are those of the node
 ONSTACK_EXPERIMENTAL in core/onstack.map; they are listed, and may change.
@@ -20,8 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CC = os.environ.get("CC", "cc").split()
 
 DEFINE = re.compile(r"^#\s*define (ONSTACK_\w+) (\S.*?)\s*(?:/\*.*)?$", re.M)
-NOT_CONSTANTS = re.compile(r"ONSTACK_(API|VERSION_\w+|ONSTACK_H)$")
-STRUCT = re.compile(r"typedef struct (\w+) \{(.*?)\} \1;", re.S)
+NOT_CONSTANTS = re.compile(r"ONSTACK_(API|VERSION_\w+|[A-Z]+_H)$")
+STRUCT = re.compile(r"(?:typedef )?struct (\w+) \{(.*?)\}(?: \1)?;", re.S)
 OPAQUE = re.compile(r"typedef struct (\w+) \1;")
 FUNCTION = re.compile(r"^exported_here ([^;]*);", re.M)
 TYPE = re.compile(r"typedef (?!struct)([^;{]*);")
@@ -55,40 +57,49 @@ def experimental():
     return set(re.findall(r"\bonstack_\w+", node.group(1))) if node else set()
 
 
-def preprocess(header):
-    command = [*CC, "-E", "-P", "-x", "c", "-DONSTACK_API=exported_here", "-I", str(header.parent.parent), str(header)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return text[text.index("exported_here") :]  # what the system's headers bring stands before
+def includes(headers):
+    return "".join(f'#include "{header}"\n' for header in headers)
 
 
-def ask_compiler(header, expressions):
+def search(headers):
+    return ["-I", str(headers[0].parent.parent)]
+
+
+def preprocess(headers):
+    command = [*CC, "-E", "-P", "-x", "c", "-DONSTACK_API=exported_here", *search(headers), "-"]
+    text = subprocess.run(command, input=includes(headers), check=True, capture_output=True, text=True).stdout
+    return text[text.index("exported_here") :]  # the text of the system's headers comes before
+
+
+def ask_compiler(headers, expressions):
     """The values of integer expressions, in order."""
     body = "".join(f'  printf("%lld\\n", (long long)({text}));\n' for text in expressions)
-    source = f'#include "{header}"\n#include <stdio.h>\nint main(void) {{\n{body}  return 0;\n}}\n'
+    source = includes(headers) + f"#include <stdio.h>\nint main(void) {{\n{body}  return 0;\n}}\n"
     with tempfile.TemporaryDirectory() as place:
         program = pathlib.Path(place, "ask")
-        subprocess.run([*CC, "-x", "c", "-", "-o", str(program)], input=source, text=True, check=True)
+        subprocess.run([*CC, "-x", "c", *search(headers), "-", "-o", str(program)], input=source, text=True, check=True)
         return [int(line) for line in subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()]
 
 
 class Abi:
-    def __init__(self, header):
-        header = pathlib.Path(header).resolve()
-        text = preprocess(header)
+    def __init__(self, directory):
+        headers = sorted(pathlib.Path(directory).resolve().glob("*.h"))
+        text = preprocess(headers)
         structs = {name: list(fields_of(body)) for name, body in STRUCT.findall(text)}
-        names = [name for name, _ in DEFINE.findall(header.read_text()) if not NOT_CONSTANTS.match(name)]
+        defines = DEFINE.findall("".join(header.read_text() for header in headers))
+        names = [name for name, _ in defines if not NOT_CONSTANTS.match(name)]
         expressions = list(names)
         for name, fields in structs.items():
             expressions += [f"sizeof({name})", f"_Alignof({name})"]
             for _, field in fields:
                 expressions += [f"offsetof({name}, {field})", f"sizeof((({name} *)0)->{field})"]
-        values = iter(ask_compiler(header, expressions))
+        values = iter(ask_compiler(headers, expressions))
         self.constants = {name: next(values) for name in names}
         self.structs, self.sizes = {}, {}
         for name, fields in structs.items():
             self.sizes[name] = (next(values), next(values))
             self.structs[name] = [(next(values), next(values), kind, field) for kind, field in fields]
-        self.opaque = set(OPAQUE.findall(text))
+        self.opaque = set(OPAQUE.findall(text)) - structs.keys()
         self.types = {squeeze(line) for line in TYPE.findall(text)}
         self.functions = {re.search(r"(\w+)\(", line).group(1): squeeze(line) for line in FUNCTION.findall(text)}
 

@@ -22,7 +22,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "core"
 PUBLIC = ROOT / "core" / "include"
-PUBLIC_HEADER = PUBLIC / "onstack" / "onstack.h"
+# In an order in which each needs only those before it.
+HEADERS = [PUBLIC / "onstack" / f"{name}.h" for name in ("onstack", "profile", "heap", "labels", "interpreter", "traceback")]
 MALLOC = ROOT / "core" / "heap" / "malloc.c"
 # Of the folders below core, those that go in.
 FOLDERS = ("platform", "sampler", "profile")
@@ -93,7 +94,7 @@ class Amalgamation:
                 self.out.append(line.rstrip())
 
     def add_include(self, path, conditional):
-        if path != PUBLIC_HEADER:
+        if path not in HEADERS:
             self.add(path, conditional)
 
 
@@ -117,15 +118,15 @@ def core_text():
 
 
 def header_text():
-    text = PUBLIC_HEADER.read_text()
-    first, rest = text.split("\n", 1)
-    return f"{first}\n{NOTE}{rest}"
+    """The public headers in one file, because a cgo package has its headers beside it."""
+    texts = [path.read_text().replace(LICENCE, "", 1).replace('#include "onstack/onstack.h"\n\n', "") for path in HEADERS]
+    return LICENCE + NOTE + "\n".join(texts)
 
 
 def names_text():
-    names = sorted(set(PUBLIC_FUNCTION.findall(PUBLIC_HEADER.read_text())))
+    names = sorted(set(PUBLIC_FUNCTION.findall(header_text())))
     if not names:
-        raise AmalgamationError(f"no public function found in {PUBLIC_HEADER.relative_to(ROOT)}")
+        raise AmalgamationError(f"no public function found in {HEADERS[0].parent.relative_to(ROOT)}")
     renames = "".join(f"#define {name} {name.replace('onstack_', 'onstack_cgo_', 1)}\n" for name in names)
     return (
         LICENCE
@@ -139,12 +140,12 @@ def names_text():
 
 def malloc_text():
     """The same file for Go. cgo links each package by itself first, where the calls of another package are not there: weak."""
-    include = '#include "onstack/onstack.h"\n'
+    include = '#include "onstack/heap.h"\n'
     calls = sorted(set(re.findall(r"\bonstack_heap_\w+", MALLOC.read_text())))
     weak = "".join(f"#pragma weak {name.replace('onstack_', 'onstack_cgo_', 1)}\n" for name in calls)
     text = MALLOC.read_text().replace(LICENCE, "", 1)
     if include not in text:
-        raise AmalgamationError(f"{MALLOC.relative_to(ROOT)} does not include the public header")
+        raise AmalgamationError(f"{MALLOC.relative_to(ROOT)} does not include onstack/heap.h")
     text = text.replace(include, '#include "../onstack_names.h"\n#include "../onstack.h"\n' + weak, 1)
     return LICENCE + NOTE + "//go:build cgo && linux\n\n#define _GNU_SOURCE 1\n" + text
 

@@ -54,7 +54,8 @@ class Tree:
         self.paths = set(walk(root))
         # The trailing parts of each path: "source/entry.c" and "entry.c" name core/sampler/source/entry.c as well.
         self.tails = {"/".join(parts[i:]) for parts in (path.split("/") for path in self.paths) for i in range(len(parts))}
-        self.header = set(re.findall(r"\bonstack_\w+", self.read("core/include/onstack/onstack.h")))
+        self.headers = "".join(self.read(path) for path in sorted(self.paths) if re.match(r"core/include/onstack/\w+\.h$", path))
+        self.header = set(re.findall(r"\bonstack_\w+", self.headers))
         self.header |= {path.split("/")[2].replace("-", "_") for path in self.paths if path.startswith("bindings/rust/onstack-")}
         self.names, self.constants, self.tests, self.cited = set(), {}, set(), []
         for path in sorted(self.paths):
@@ -256,7 +257,7 @@ def check_includes(page, script):
 
 
 def check_manual(header, manual):
-    """What the header declares stands in some man page: functions, error codes, clocks, kinds, members of what callers fill in or get."""
+    """What the headers declare stands in some man page: functions, error codes, clocks, kinds, members of what callers fill in or get."""
     plain = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
     names = set(re.findall(r"\b(onstack_\w+)\(", "".join(re.findall(r"^ONSTACK_API[^;]*;", plain, re.M))))
     names |= set(re.findall(r"#define (ONSTACK_(?:E|CLOCK|KIND|UNIT|SAMPLE|RESTORE|FORK)_\w+)", plain))
@@ -264,7 +265,7 @@ def check_manual(header, manual):
         members = re.findall(r"\b(\w+)(?:\[\d+\])?;|\(\*(\w+)\)\(", structure)
         names |= {one or other for one, other in members if not (one or other).startswith(("reserved", "size"))}
     if not names:
-        yield "core/include/onstack/onstack.h: no declaration can be read"
+        yield "core/include/onstack: no declaration can be read"
     for name in sorted(names):
         if not re.search(rf"\b{name}\b", manual):
             yield f"docs/man: no page has {name}"
@@ -282,7 +283,7 @@ def check_all(tree):
     for wrong in check_includes(tree.read("docs/ARCHITECTURE.md"), tree.read("ci/check-includes.sh")):
         yield f"docs/ARCHITECTURE.md: {wrong}"
     manual = "".join(tree.read(page) for page in documents(tree) if not page.endswith(".md"))
-    yield from check_manual(tree.read("core/include/onstack/onstack.h"), manual)
+    yield from check_manual(tree.headers, manual)
     for source, page, anchor in tree.cited:
         if page not in tree.paths or anchor and anchor not in anchors(tree.read(page)):
             yield f"{source}: names {page}{'#' + anchor if anchor else ''}, which is not there"

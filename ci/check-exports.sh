@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The shared library exports exactly what ci/onstack.exports lists, the public header declares exactly that, and each has a man page.
+# The shared library exports exactly what ci/onstack.exports lists, the public headers declare exactly that, and each has a man page.
 # No exported function of the libraries calls another one by its name.
 # `--write` replaces the list; look at the difference before it is committed: a name that is gone breaks programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 library=${BUILD:-build}/lib/libonstack.so
-header=core/include/onstack/onstack.h
+headers=core/include/onstack
 list=ci/onstack.exports
 
 if [ ! -e "$library" ]; then
@@ -27,10 +27,10 @@ if ! diff -u "$list" <(printf '%s\n' "$exports") >&2; then
   status=1
 fi
 # The preprocessor drops comments; the marker is what ONSTACK_API becomes.
-declared=$(${CC:-cc} -E -P -DONSTACK_API=exported_here "$header" | tr '\n' ' ' | grep -oE 'exported_here [^;]*;' |
-  sed -E 's/\(.*//; s/.*[ *]//' | LC_ALL=C sort)
+declared=$(${CC:-cc} -E -P -DONSTACK_API=exported_here -I core/include "$headers"/*.h | tr '\n' ' ' | grep -oE 'exported_here [^;]*;' |
+  sed -E 's/\(.*//; s/.*[ *]//' | LC_ALL=C sort -u)
 if ! diff -u <(printf '%s\n' "$declared") <(sed 's/@.*//' "$list") >&2; then
-  echo "check-exports: $header and $list differ: every function there carries ONSTACK_API, and nothing else is exported" >&2
+  echo "check-exports: $headers and $list differ: every function there carries ONSTACK_API, and nothing else is exported" >&2
   status=1
 fi
 unpaged=$(sed 's/@.*//' "$list" | LC_ALL=C comm -23 - <(sed -nE 's/^\.Nm ([a-z_]+).*/\1/p' docs/man/*.3 | LC_ALL=C sort -u))

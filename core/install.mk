@@ -23,6 +23,7 @@ endif
 PACKAGE = $(BUILD)/package
 CMAKEDIR = $(LIBDIR)/cmake/onstack
 TEMPLATES = onstack.pc onstack-config.cmake onstack-config-version.cmake
+PUBLIC_HEADERS = $(wildcard core/include/onstack/*.h)
 MAN_PAGES = $(wildcard docs/man/*.[1-8])
 OPTIONAL_LIBRARIES = libonstack-preload.so libonstack-libunwind.a libonstack-heap.a
 # A page for each function: a line that includes the page where the function is described.
@@ -55,7 +56,7 @@ install: templates
 	$(INSTALL) -m 644 $(BUILD)/lib/libonstack.a $(DESTDIR)$(LIBDIR)/
 	@if [ -e $(BUILD)/lib/libonstack-heap.a ]; then \
 	  $(INSTALL) -m 644 $(BUILD)/lib/libonstack-heap.a $(DESTDIR)$(LIBDIR)/; fi
-	$(INSTALL) -m 644 core/include/onstack/onstack.h $(DESTDIR)$(INCLUDEDIR)/onstack/
+	$(INSTALL) -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(INCLUDEDIR)/onstack/
 	$(INSTALL) -m 644 $(PACKAGE)/onstack.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
 	$(INSTALL) -m 644 $(PACKAGE)/onstack-config.cmake $(PACKAGE)/onstack-config-version.cmake $(DESTDIR)$(CMAKEDIR)/
 	$(INSTALL) -m 644 LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(DOCDIR)/
@@ -75,7 +76,7 @@ install: templates
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(SHARED_FILE) $(SONAME) $(LINK_NAME) libonstack.a $(OPTIONAL_LIBRARIES) pkgconfig/onstack.pc)
 	rm -f $(DESTDIR)$(CMAKEDIR)/onstack-config.cmake $(DESTDIR)$(CMAKEDIR)/onstack-config-version.cmake
-	rm -f $(DESTDIR)$(INCLUDEDIR)/onstack/onstack.h $(DESTDIR)$(INCLUDEDIR)/onstack_libunwind.h
+	rm -f $(addprefix $(DESTDIR)$(INCLUDEDIR)/onstack/,$(notdir $(PUBLIC_HEADERS))) $(DESTDIR)$(INCLUDEDIR)/onstack_libunwind.h
 	rm -f $(DESTDIR)$(DOCDIR)/LICENSE-MIT $(DESTDIR)$(DOCDIR)/LICENSE-APACHE
 	@rm -f $(foreach page,$(MAN_PAGES),$(call man_dir,$(page))/$(notdir $(page)) \
 	  $(foreach name,$(call man_names,$(page)),$(call man_dir,$(page))/$(name)$(suffix $(page))))

@@ -10,7 +10,7 @@
  * While no heap session runs, a call is a look at a word. No lock. dlsym may allocate: what is asked for while the next
  * functions are looked up comes from `early`, for good.
  */
-#include "onstack/onstack.h"
+#include "onstack/heap.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #define ONSTACK_PLATFORM_INTERPRETED_H
 
 #include "platform/defs.h"
-#include "onstack/onstack.h"
+#include "onstack/interpreter.h"
 
 #define ONSTACK_INTERPRETED_LINE_BITS 24
 #define ONSTACK_INTERPRETED_LINES (((uint64_t)1 << ONSTACK_INTERPRETED_LINE_BITS) - 1)

@@ -6,13 +6,14 @@
 #include "platform/defs.h"
 #include "onstack/onstack.h"
 
-#define ONSTACK_KINDS 6u /* the known ones, and place 0, which is none */
+#define ONSTACK_KINDS 5u /* the known ones, and place 0, which is none */
 
 /* ONSTACK_UNIT_*; 0: no such kind. */
 static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kind kind) {
   static const uint8_t units[ONSTACK_KINDS] = {
-      [ONSTACK_KIND_CPU] = ONSTACK_UNIT_NANOSECONDS,  [ONSTACK_KIND_WALL] = ONSTACK_UNIT_NANOSECONDS,
-      [ONSTACK_KIND_ALLOCATION] = ONSTACK_UNIT_BYTES, [ONSTACK_KIND_WAIT] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_CPU] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_WALL] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_ALLOCATION] = ONSTACK_UNIT_BYTES,
       [ONSTACK_KIND_DUMP] = ONSTACK_UNIT_COUNT,
   };
   return kind < ONSTACK_KINDS ? units[kind] : 0;

@@ -4,7 +4,7 @@
 #define ONSTACK_PLATFORM_LABEL_SET_H
 
 #include "platform/defs.h"
-#include "onstack/onstack.h"
+#include "onstack/labels.h"
 
 struct onstack_labels {
   uint64_t references;

@@ -16,6 +16,7 @@
 #include "platform/loader.h"
 #include "sampler/api/start.h"
 #include "sampler/api/statistics_text.h"
+#include "onstack/profile.h"
 
 #include <ucontext.h>
 

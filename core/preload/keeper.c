@@ -2,6 +2,7 @@
 #include "preload/keeper.h"
 
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 #include "platform/atomics.h"
 #include "platform/clock_ns.h"
 #include "platform/sys.h"

@@ -13,6 +13,7 @@
 #include "profile/store/stacks.h"
 
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 /* The state of a profile at one instant. Read without the lock. */
 typedef struct onstack_profile_view {

@@ -6,7 +6,9 @@
 #include "platform/sized.h"
 #include "profile/generated/generated.h"
 
+#include "onstack/interpreter.h"
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #include <errno.h>
 #include <stdio.h>

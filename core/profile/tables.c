@@ -22,7 +22,6 @@ static const struct {
     [ONSTACK_KIND_CPU] = {"samples", "cpu"},
     [ONSTACK_KIND_WALL] = {"samples", "wall"},
     [ONSTACK_KIND_ALLOCATION] = {"alloc_objects", "alloc_space"},
-    [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
     [ONSTACK_KIND_DUMP] = {NULL, "threads"},
 };
 

@@ -6,7 +6,7 @@
 #include "platform/defs.h"
 #include "profile/store/output.h"
 
-#include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 /* A line that no reader takes for two, whatever the thread calls itself. */
 ONSTACK_INTERNAL void onstack_threads_text_thread(onstack_profile_output *output, int32_t tid, const char *name);

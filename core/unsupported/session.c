@@ -4,7 +4,10 @@
  * come from elsewhere, error texts) works as everywhere; a start is refused and leaves nothing behind, so no session ever
  * exists, and no other function can be given one.
  */
+#include "onstack/heap.h"
+#include "onstack/labels.h"
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 const char *onstack_options_fault(const onstack_options *options) {
   (void)options;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The experimental part of the header, where it has nothing to offer: no frames, no names, no labels, no spans. */
+#include "onstack/labels.h"
 #include "onstack/onstack.h"
+#include "onstack/traceback.h"
 
 int onstack_traceback_prepare(void) { return ONSTACK_E_UNSUPPORTED; }
 

@@ -8,6 +8,7 @@
  */
 #define _POSIX_C_SOURCE 200809L /* open and fdopen, which C11 does not have */
 #include <onstack/onstack.h>
+#include <onstack/profile.h>
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -4,6 +4,7 @@
 #define EXAMPLE_SESSION_HPP
 
 #include <onstack/onstack.h>
+#include <onstack/profile.h>
 
 #include <functional>
 #include <memory>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The caller of generated code at the instructions where the frame pointer is still, or again, its caller's. */
 #include "check.h"
+#include "onstack/traceback.h"
 
 #include <stdio.h>
 #include <string.h>

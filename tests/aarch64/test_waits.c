@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Threads that wait, looked at from outside by a kernel of arm64: their time by state, call and lock, and nobody is woken. */
 #include "check.h"
+#include "onstack/profile.h"
 
 #include <errno.h>
 #include <poll.h>

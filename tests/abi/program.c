@@ -4,7 +4,10 @@
  * runs it with today's library. With GROWN the structures end with `grown`, of which the library knows nothing.
  * Each structure stands before a canary: the library writes as much as the caller has, and no more.
  */
+#include <onstack/heap.h>
+#include <onstack/interpreter.h>
 #include <onstack/onstack.h>
+#include <onstack/profile.h>
 
 #include <stdio.h>
 #include <stdlib.h>

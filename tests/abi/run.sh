@@ -7,7 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 export BUILD=${BUILD:-build}
-header=core/include/onstack/onstack.h
+headers=core/include/onstack
 out=$BUILD/abi
 log=$out/log
 rm -rf "$out"
@@ -58,9 +58,11 @@ build_later_library() {
 }
 
 build_program header-of-today core/include
-python3 tests/abi/grow.py "$header" >"$out/later/onstack/onstack.h" && build_program header-of-later "$out/later"
+python3 tests/abi/grow.py "$headers" "$out/later/onstack" && build_program header-of-later "$out/later"
 build_later_library
-for directory in tests/abi/headers/*; do
+for directory in tests/abi/headers/*/; do
+  [ -e "$directory/commit" ] || continue
+  directory=${directory%/}
   name=$(basename "$directory")
   build_program "header-$name" "$directory"
   run_program "header-$name" today "$BUILD/lib"
@@ -74,12 +76,12 @@ run_program header-of-today library-of-later "$out/later/lib"
 # ---- what ci/abi.py must find, and what it must let pass ----
 
 rule_finds() { # what, 0 or 1, sed expression
-  sed -E "$3" "$header" >"$out/broken/onstack/onstack.h"
-  if cmp -s "$header" "$out/broken/onstack/onstack.h"; then
-    echo "not ok rules: '$3' changes nothing in the header" | tee -a "$log"
+  cp "$headers"/*.h "$out/broken/onstack/" && sed -E -i "$3" "$out/broken/onstack"/*.h
+  if diff -q "$headers" "$out/broken/onstack" >/dev/null; then
+    echo "not ok rules: '$3' changes nothing in the headers" | tee -a "$log"
     return
   fi
-  ci/abi.py compatible "$header" "$out/broken/onstack/onstack.h" >"$out/rules.txt" 2>&1
+  ci/abi.py compatible "$headers" "$out/broken/onstack" >"$out/rules.txt" 2>&1
   if [ $? = "$2" ]; then echo "ok rules: $1" | tee -a "$log"; else
     echo "not ok rules: $1" | tee -a "$log"
     cat "$out/rules.txt"

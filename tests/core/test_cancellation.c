@@ -4,6 +4,11 @@
  * leaves nothing behind. Then the thread ends at its own next cancellation point.
  */
 #include "support.h"
+#include "onstack/profile.h"
+#include "onstack/heap.h"
+#include "onstack/labels.h"
+#include "onstack/interpreter.h"
+#include "onstack/traceback.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

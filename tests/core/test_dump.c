@@ -2,6 +2,8 @@
 /* Dumps: each thread's stack, now, and what it waits for; or a line that says that there is none. */
 #include "sampler/source/look.h"
 #include "support.h"
+#include "onstack/profile.h"
+#include "onstack/labels.h"
 
 #include <errno.h>
 #include <stdio.h>

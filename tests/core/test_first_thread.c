@@ -5,6 +5,8 @@
 #include "sampler/source/look.h"
 #include "sampler/unwind/memory.h"
 #include "support.h"
+#include "onstack/profile.h"
+#include "onstack/heap.h"
 
 #include <stdio.h>
 #include <stdlib.h>

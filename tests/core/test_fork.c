@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include "sampler/unwind/traceback_walk.h"
+#include "onstack/traceback.h"
 
 #include <spawn.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* fork = follow: the child goes on under the same handle, with samples, statistics and a profile of its own. */
 #include "support.h"
+#include "onstack/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Generated code: its frames go by frame pointers, and where their chain ends in it the stack does not. */
 #include "support.h"
+#include "onstack/traceback.h"
 
 #include <dlfcn.h>
 #include <signal.h>

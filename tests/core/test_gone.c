@@ -5,6 +5,7 @@
 
 #include "platform/atomics.h"
 #include "sampler/threads/task.h"
+#include "onstack/heap.h"
 
 #include <stdio.h>
 #include <unistd.h>

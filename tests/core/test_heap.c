@@ -4,6 +4,7 @@
 #include "test_profile_support.h"
 
 #include "sampler/source/draw.h"
+#include "onstack/heap.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "sampler/source/draw.h"
 #include "sampler/source/live.h"
 #include "support.h"
+#include "onstack/heap.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 
 #include "sampler/source/look.h"
 #include "sampler/interpreter/python.h"
+#include "onstack/profile.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 
 #include "sampler/session/slot.h"
 #include "sampler/labels/labels.h"
+#include "onstack/heap.h"
 
 #include <stdio.h>
 #include <stdlib.h>

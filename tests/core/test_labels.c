@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Labels that the application gives to threads: in the samples of that thread, at the right times, and nowhere else. */
 #include "support.h"
+#include "onstack/heap.h"
+#include "onstack/labels.h"
 
 #include <stdio.h>
 #include <stdlib.h>

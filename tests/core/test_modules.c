@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "sampler/modules/modules.h"
+#include "onstack/profile.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

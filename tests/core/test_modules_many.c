@@ -3,6 +3,7 @@
    others that stay. */
 #include "sampler/modules/modules.h"
 #include "support.h"
+#include "onstack/profile.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

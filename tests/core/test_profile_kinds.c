@@ -24,12 +24,6 @@ static const of_kind all_kinds[] = {
      {6, 1400, 0, 0},
      "space",
      " 1400\n"},
-    {ONSTACK_KIND_WAIT,
-     ONSTACK_UNIT_NANOSECONDS,
-     {"contentions", "count", "delay", "nanoseconds"},
-     {6, 1400},
-     "delay",
-     " 1400\n"},
     {ONSTACK_KIND_DUMP, ONSTACK_UNIT_COUNT, {"threads", "count"}, {1400}, "threads", " 1400\n"},
 };
 
@@ -82,24 +76,22 @@ Test(profile_kinds, one_kind_has_its_types_and_units) {
 }
 
 Test(profile_kinds, several_kinds_have_columns_of_their_own) {
-  static const char *const expected[] = {"samples",       "count",         "cpu",         "nanoseconds", "wall",
-                                         "nanoseconds",   "alloc_objects", "count",       "alloc_space", "bytes",
-                                         "inuse_objects", "count",         "inuse_space", "bytes",       "contentions",
-                                         "count",         "delay",         "nanoseconds", "threads",     "count"};
-  static const int64_t values[KINDS][10] = {
-      {6, 1400}, {6, 0, 1400}, {0, 0, 0, 6, 1400}, {0, 0, 0, 0, 0, 0, 0, 6, 1400}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 1400}};
+  static const char *const expected[] = {
+      "samples",     "count", "cpu",           "nanoseconds", "wall",        "nanoseconds", "alloc_objects", "count",
+      "alloc_space", "bytes", "inuse_objects", "count",       "inuse_space", "bytes",       "threads",       "count"};
+  static const int64_t values[KINDS][8] = {{6, 1400}, {6, 0, 1400}, {0, 0, 0, 6, 1400}, {0, 0, 0, 0, 0, 0, 0, 1400}};
   onstack_profile *profile = profile_of(NULL);
   for (size_t i = 0; i < KINDS; i++) feed_kind(profile, &all_kinds[i]);
   decoded *out = decode_kind(profile, ANY_KIND);
-  cr_assert_eq(out->type_count, 20);
-  for (size_t i = 0; i < 20; i++) cr_assert_str_eq(d_text(out, out->types[i]), expected[i]);
+  cr_assert_eq(out->type_count, 16);
+  for (size_t i = 0; i < 16; i++) cr_assert_str_eq(d_text(out, out->types[i]), expected[i]);
   cr_assert_str_eq(d_text(out, out->period_type[0]), "cpu");
   cr_assert_eq(out->period, 100 + ONSTACK_KIND_CPU);
   cr_assert_str_eq(d_text(out, out->default_type), "cpu");
   cr_assert_eq(out->sample_count, KINDS, "the same stack, once for each kind");
   for (size_t i = 0; i < KINDS; i++) {
-    cr_assert_eq(out->samples[i].value_count, 10);
-    for (size_t c = 0; c < 10; c++) cr_assert_eq(out->samples[i].values[c], values[i][c], "sample %zu, column %zu", i, c);
+    cr_assert_eq(out->samples[i].value_count, 8);
+    for (size_t c = 0; c < 8; c++) cr_assert_eq(out->samples[i].values[c], values[i][c], "sample %zu, column %zu", i, c);
   }
   decoded_free(out);
   onstack_profile_free(profile);
@@ -148,14 +140,14 @@ Test(profile_kinds, too_many_stacks_overflow_by_kind) {
   for (size_t i = 0; i < KINDS; i++) feed_kind(profile, &all_kinds[i]);
   decoded *out = decode_kind(profile, ANY_KIND);
   cr_assert_eq(out->sample_count, KINDS);
-  int64_t sums[10] = {0};
+  int64_t sums[8] = {0};
   for (size_t i = 0; i < out->sample_count; i++)
-    for (size_t c = 0; c < 10; c++) sums[c] += out->samples[i].values[c];
-  static const int64_t expected[10] = {12, 1400, 1400, 6, 1400, 0, 0, 6, 1400, 1400};
-  for (size_t c = 0; c < 10; c++) cr_assert_eq(sums[c], expected[c], "column %zu", c);
+    for (size_t c = 0; c < 8; c++) sums[c] += out->samples[i].values[c];
+  static const int64_t expected[8] = {12, 1400, 1400, 6, 1400, 0, 0, 1400};
+  for (size_t c = 0; c < 8; c++) cr_assert_eq(sums[c], expected[c], "column %zu", c);
   decoded_free(out);
-  onstack_write_options waits = {.size = sizeof(waits), .kind = ONSTACK_KIND_WAIT};
-  char *text = folded_text(profile, &waits);
+  onstack_write_options dumps = {.size = sizeof(dumps), .kind = ONSTACK_KIND_DUMP};
+  char *text = folded_text(profile, &dumps);
   cr_assert_str_eq(text, "[onstack: too many stacks] 1400\n");
   free(text);
   onstack_profile_free(profile);

@@ -4,6 +4,7 @@
 #define TEST_PROFILE_SUPPORT_H
 
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #include <criterion/criterion.h>
 #include <stdbool.h>

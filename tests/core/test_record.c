@@ -9,6 +9,7 @@
 #include "platform/context.h"
 #include "sampler/api/session.h"
 #include "support.h"
+#include "onstack/labels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -341,11 +342,11 @@ Test(record, a_wait_that_another_thread_sees) {
   onstack_slot *slot = session->slot;
   look_at(slot, s.tid, &look);
   const uint64_t name[2] = {0x72657065656c73u, 0}; /* "sleeper" */
-  const onstack_event event = {.tid = s.tid, .kind = ONSTACK_KIND_WAIT, .value = 123456789, .weight = 1, .name = name};
+  const onstack_event event = {.tid = s.tid, .kind = ONSTACK_KIND_WALL, .value = 123456789, .weight = 1, .name = name};
   look.stack.label_bytes = 0;
   onstack_record_walked(slot, &event, &look.stack);
   stop(session);
-  const kind_seen *of = &all->kinds[ONSTACK_KIND_WAIT];
+  const kind_seen *of = &all->kinds[ONSTACK_KIND_WALL];
   cr_assert_eq(of->samples, 1);
   cr_assert_eq(of->value, 123456789);
   cr_assert_eq(of->last.unit, ONSTACK_UNIT_NANOSECONDS);

@@ -2,6 +2,7 @@
 /* A size that no structure can have (an uninitialised field) is refused, before anything behind the structure is read or
    written: each structure here ends where memory ends. */
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

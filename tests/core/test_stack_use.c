@@ -6,6 +6,7 @@
 #include "sampler/api/options.h"
 #include "sampler/unwind/unwinder.h"
 #include "support.h"
+#include "onstack/labels.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "test_profile_image.h"
 
 #include "profile/elf/symbol_index.h"
+#include "onstack/traceback.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

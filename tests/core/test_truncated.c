@@ -11,6 +11,8 @@
 #include "sampler/modules/modules.h"
 #include "profile/maps/maps.h"
 #include "support.h"
+#include "onstack/profile.h"
+#include "onstack/labels.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

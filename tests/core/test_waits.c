@@ -2,6 +2,7 @@
 /* What the clock `wall` says of threads that wait: how long, in which call, on what, and who has it. */
 #include "sampler/source/look.h"
 #include "support.h"
+#include "onstack/labels.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

@@ -4,6 +4,7 @@
 #include "sampler/source/wall_account.h"
 #include "sampler/session/slot.h"
 #include "support.h"
+#include "onstack/labels.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -8,6 +8,7 @@
 #include "sampler/unwind/rules.h"
 #include "sampler/unwind/traceback_walk.h"
 #include "sampler/unwind/unwinder.h"
+#include "onstack/traceback.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

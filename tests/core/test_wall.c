@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The clocks of real time: threads are sampled for the time that passes, asleep or not; and what that does to system calls. */
 #include "support.h"
+#include "onstack/profile.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -2,6 +2,7 @@
 // A function of the host that throws ends the program by std::terminate, even where a catch stands around the call:
 // nothing of the library is unwound, so no lock stays behind. Each case is a child process.
 #include <onstack/onstack.h>
+#include <onstack/profile.h>
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -6,6 +6,7 @@
  */
 #include "allocate.h"
 
+#include <onstack/heap.h>
 #include <onstack/onstack.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -3,7 +3,9 @@
 
 #include "allocate.h"
 #include "filter.h"
+#include "onstack/heap.h"
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "platform/proc.h"
-#include "onstack/onstack.h"
+#include "onstack/profile.h"
 #include "profile/store/output.h"
 #include "profile/store/store.h"
 

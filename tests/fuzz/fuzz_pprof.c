@@ -46,8 +46,6 @@ static void hand_to_checker(const samples_world *world, const written *pprof) {
                      of[ONSTACK_KIND_WALL].value,
                      of[ONSTACK_KIND_ALLOCATION].weight,
                      of[ONSTACK_KIND_ALLOCATION].value,
-                     of[ONSTACK_KIND_WAIT].weight,
-                     of[ONSTACK_KIND_WAIT].value,
                      of[ONSTACK_KIND_DUMP].value};
   if (!path) return;
   if (!file && !(file = fopen(path, "wb"))) abort();

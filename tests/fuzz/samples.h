@@ -11,12 +11,12 @@
 
 #include "fuzz.h"
 
-#include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #define SAMPLES_STRINGS 8u
 #define SAMPLES_MOST 48u
 
-#define SAMPLES_KINDS 6u /* ONSTACK_KIND_*, and 0, which is none */
+#define SAMPLES_KINDS 5u /* ONSTACK_KIND_*, and 0, which is none */
 
 typedef struct samples_sum {
   uint64_t samples, weight, value;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* libonstack-heap.a under every libc that it is built for: a session counts each allocation of this program. */
 #include <onstack/onstack.h>
+#include <onstack/profile.h>
 
 #include <stdio.h>
 #include <stdlib.h>

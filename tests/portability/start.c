@@ -4,6 +4,7 @@
  * otherwise a session must sample this program. A profile of samples that come from elsewhere works on all of them.
  */
 #include <onstack/onstack.h>
+#include <onstack/profile.h>
 
 #include <stdio.h>
 #include <string.h>

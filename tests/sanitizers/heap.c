@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* libonstack-heap.a in a program with AddressSanitizer: allocations are counted, and the sanitizer still watches over them. */
 #include <onstack/onstack.h>
+#include <onstack/profile.h>
 
 #include <sanitizer/asan_interface.h>
 #include <stdio.h>

@@ -6,7 +6,10 @@
  * others free.
  * Usage: races [seconds, default 10]. Exit status 66 where TSan found a race, 1 where a call failed.
  */
+#include "onstack/heap.h"
+#include "onstack/labels.h"
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #include <errno.h>
 #include <pthread.h>

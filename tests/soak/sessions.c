@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Sessions of every kind that start, run and stop; each one's accounting is closed at its end. */
 #include "soak.h"
+#include "onstack/profile.h"
+#include "onstack/heap.h"
 
 #include <dlfcn.h>
 #include <errno.h>

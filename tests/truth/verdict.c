@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "verdict.h"
+#include "onstack/profile.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

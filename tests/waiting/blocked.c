@@ -25,6 +25,7 @@
 #include "sampler/unwind/traceback_walk.h"
 #include "sampler/unwind/walk.h"
 #include "onstack/onstack.h"
+#include "onstack/traceback.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -10,7 +10,7 @@
 #include "profile/maps/maps.h"
 #include "profile/store/store.h"
 
-#include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #define ONSTACK_PROFILE_NO_LINE UINT32_MAX
 

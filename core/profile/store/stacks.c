@@ -2,6 +2,7 @@
 #include "profile/store/stacks.h"
 
 #include "platform/atomics.h"
+#include "onstack/profile.h"
 
 #include <errno.h>
 #include <stdlib.h>

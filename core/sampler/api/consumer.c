@@ -16,6 +16,7 @@
 #include "sampler/source/threads.h"
 #include "sampler/unwind/code_map.h"
 #include "sampler/signal/own_threads.h"
+#include "onstack/profile.h"
 
 #include <time.h>
 

@@ -4,6 +4,7 @@
  * from outside, and who runs is met by a tick after DUMP_HZ's period of CPU time.
  */
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #include "platform/clock_ns.h"
 #include "platform/sys.h"

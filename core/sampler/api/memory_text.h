@@ -5,6 +5,7 @@
 
 #include "platform/defs.h"
 
+#include "onstack/heap.h"
 #include "onstack/onstack.h"
 
 /*

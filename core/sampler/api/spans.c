@@ -3,6 +3,7 @@
 #include "platform/loader.h"
 #include "platform/uncancelled.h"
 #include "sampler/labels/labels.h"
+#include "onstack/labels.h"
 #include "onstack/onstack.h"
 #include "sampler/api/spans.h"
 

@@ -13,7 +13,9 @@
 #include "sampler/api/slots.h"
 #include "sampler/labels/labels.h"
 #include "sampler/session/code_map_update.h"
+#include "onstack/labels.h"
 #include "onstack/onstack.h"
+#include "onstack/traceback.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -15,6 +15,7 @@
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/traceback_walk.h"
 #include "profile/elf/symbol_index.h"
+#include "onstack/traceback.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include "platform/defs.h"
 
-#include "onstack/onstack.h"
+#include "onstack/interpreter.h"
 
 /* Of a function that jumps to code which runs in its frame (sampler/unwind/generated_code.h) and begins at `address`: *size
    becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is

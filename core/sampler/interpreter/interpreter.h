@@ -11,6 +11,7 @@
 #include "platform/defs.h"
 #include "sampler/unwind/module_statistics.h"
 
+#include "onstack/interpreter.h"
 #include "onstack/onstack.h"
 
 #define ONSTACK_INTERPRETERS 3u /* providers of a session: those that ship, and the user's */

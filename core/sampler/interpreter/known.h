@@ -10,7 +10,7 @@
 
 #include "platform/defs.h"
 #include "sampler/interpreter/interpreter.h"
-#include "onstack/onstack.h"
+#include "onstack/interpreter.h"
 
 #define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
 

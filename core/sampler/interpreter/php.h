@@ -10,7 +10,7 @@
 #include "platform/defs.h"
 #include "sampler/interpreter/interpreter.h"
 
-#include "onstack/onstack.h"
+#include "onstack/interpreter.h"
 
 /* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
 typedef struct onstack_php_layout {

@@ -14,7 +14,7 @@
 #include "platform/defs.h"
 #include "sampler/interpreter/interpreter.h"
 
-#include "onstack/onstack.h"
+#include "onstack/interpreter.h"
 
 /* Where a frame says that native code called it. */
 typedef enum onstack_python_entry {

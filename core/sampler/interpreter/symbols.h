@@ -4,7 +4,7 @@
 #define ONSTACK_SAMPLER_INTERPRETER_SYMBOLS_H
 
 #include "platform/defs.h"
-#include "onstack/onstack.h"
+#include "onstack/interpreter.h"
 
 #define ONSTACK_SYMBOLS_MOST 8u
 

@@ -2,6 +2,7 @@
 #include "sampler/ring/ring.h"
 
 #include "platform/sys.h"
+#include "onstack/interpreter.h"
 #include "onstack/onstack.h"
 
 #include <time.h>

@@ -14,6 +14,7 @@
 #include "platform/exceptions.h"
 #include "platform/sys.h"
 #include "sampler/source/clock.h"
+#include "onstack/heap.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

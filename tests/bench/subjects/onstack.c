@@ -4,6 +4,7 @@
  * "+interpreters" behind it or not; compiled with BENCH_ADAPTER it is the adapter of nongnu libunwind.
  */
 #include <onstack/onstack.h>
+#include <onstack/profile.h>
 #include <stdlib.h>
 #include <string.h>
 

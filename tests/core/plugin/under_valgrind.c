@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A small profiled program, which test_valgrind.c runs under valgrind. */
 #include "onstack/onstack.h"
+#include "onstack/profile.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -35,7 +35,7 @@ const mostBytes = 64 << 20
 var columns = [...]profile.ValueType{
 	{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}, {Type: "wall", Unit: "nanoseconds"},
 	{Type: "alloc_objects", Unit: "count"}, {Type: "alloc_space", Unit: "bytes"},
-	{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}, {Type: "threads", Unit: "count"},
+	{Type: "threads", Unit: "count"},
 }
 
 // none is the place of values that are 0: the samples name no objects, so nothing is in use.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raw declarations of the onstack core, as `onstack/onstack.h` has them. What each function expects, and the context
+//! Raw declarations of the onstack core, as the headers in `core/include/onstack` have them. What each function expects, and the context
 //! from which it may be called, is said there and repeated on each item.
 #![no_std]
 #![allow(non_camel_case_types)]

@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(Measure::of(&Stacks::new(&chosen)), Measure::Plain(1));
         chosen.default_sample_type = 1;
         assert_eq!(Measure::of(&Stacks::new(&chosen)), Measure::Plain(0));
-        // Of Go's mutexes, and of ours.
+        // Of Go's mutexes.
         let mut waits = profile(&[30, 10]);
         waits.string_table = ["", "contentions", "count", "delay", "nanoseconds"].map(String::from).to_vec();
         for (period_type, period) in [(waits.sample_type[0], 1), (waits.sample_type[1], 10)] {

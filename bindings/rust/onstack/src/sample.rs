@@ -76,8 +76,6 @@ pub enum Kind {
     Wall,
     /// Memory, where it was allocated.
     Allocation,
-    /// Time that a thread waited.
-    Wait,
     /// A thread's stack at the moment of a question.
     Dump,
     /// A kind that this version of the crate does not know.
@@ -90,7 +88,6 @@ impl Kind {
             sys::ONSTACK_KIND_CPU => Kind::Cpu,
             sys::ONSTACK_KIND_WALL => Kind::Wall,
             sys::ONSTACK_KIND_ALLOCATION => Kind::Allocation,
-            sys::ONSTACK_KIND_WAIT => Kind::Wait,
             sys::ONSTACK_KIND_DUMP => Kind::Dump,
             other => Kind::Other(other),
         }
