@@ -18,7 +18,7 @@ choosers=5
 # A list begins with what it builds on, in parentheses if that is another list's.
 sampler="platform sampler/unwind sampler/modules sampler/labels sampler/interpreter sampler/ring sampler/threads sampler/signal
   sampler/session sampler/source sampler/drain"
-profile="(platform) profile/store profile/maps profile/elf profile/generated profile profile/otlp profile/pprof"
+profile="(platform) profile/store profile/maps profile/elf profile/generated profile profile/pprof"
 whole="$sampler $profile sampler/api preload"
 alone="heap adapters unsupported"
 

@@ -5,8 +5,6 @@
 
 #include "_cgo_export.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 int onstackgo_options(onstack_options *options, onstack_profile *profile) {
@@ -39,28 +37,7 @@ size_t onstackgo_on_name(void *handle, const char *system_name, char *out, size_
   return onstackgoDemangle((char *)system_name, out, capacity);
 }
 
-static int onstackgo_write_otlp(onstack_profile *profile, const onstack_write_options *options, const char *resource,
-                                uint32_t count, uintptr_t handle) {
-  onstack_attribute *attributes = calloc((size_t)count + 1, sizeof *attributes);
-  if (!attributes) {
-    return -ENOMEM;
-  }
-  for (uint32_t i = 0; i < count; i++) {
-    attributes[i].key = resource;
-    attributes[i].value = resource + strlen(resource) + 1;
-    resource = attributes[i].value + strlen(attributes[i].value) + 1;
-  }
-  onstack_otlp_options otlp = {.size = sizeof otlp, .resource_count = count, .resource = attributes};
-  int result = onstack_profile_write_otlp(profile, options, &otlp, onstackgo_on_bytes, (void *)handle);
-  free(attributes);
-  return result;
-}
-
-int onstackgo_write(onstack_profile *profile, int form, const onstack_write_options *options, const char *resource,
-                    uint32_t count, uintptr_t handle) {
-  if (form == ONSTACKGO_OTLP) {
-    return onstackgo_write_otlp(profile, options, resource, count, handle);
-  }
+int onstackgo_write(onstack_profile *profile, int form, const onstack_write_options *options, uintptr_t handle) {
   if (form == ONSTACKGO_FOLDED) {
     return onstack_profile_write_folded(profile, options, onstackgo_on_bytes, (void *)handle);
   }

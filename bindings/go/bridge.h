@@ -14,14 +14,10 @@
 int onstackgo_options(onstack_options *options, onstack_profile *profile);
 
 /* The forms of a written profile. */
-enum { ONSTACKGO_PPROF, ONSTACKGO_FOLDED, ONSTACKGO_OTLP };
+enum { ONSTACKGO_PPROF, ONSTACKGO_FOLDED };
 
-/*
- * Writes the profile; the bytes go to an exported Go function with `handle`. `resource` is OTLP's: `count` attributes, key and
- * value in turn, each with its NUL; NULL: none. Errors: those of onstack_profile_write_pprof.
- */
-int onstackgo_write(onstack_profile *profile, int form, const onstack_write_options *options, const char *resource,
-                    uint32_t count, uintptr_t handle);
+/* Writes the profile; the bytes go to an exported Go function with `handle`. Errors: those of onstack_profile_write_pprof. */
+int onstackgo_write(onstack_profile *profile, int form, const onstack_write_options *options, uintptr_t handle);
 
 /* The symbolizer and the demangler: they ask Go. */
 int onstackgo_on_addresses(void *nothing, const uint64_t *addresses, size_t count, onstack_symbol_table *table);

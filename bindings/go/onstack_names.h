@@ -35,7 +35,6 @@
 #define onstack_profile_take onstack_cgo_profile_take
 #define onstack_profile_totals onstack_cgo_profile_totals
 #define onstack_profile_write_folded onstack_cgo_profile_write_folded
-#define onstack_profile_write_otlp onstack_cgo_profile_write_otlp
 #define onstack_profile_write_pprof onstack_cgo_profile_write_pprof
 #define onstack_session_free onstack_cgo_session_free
 #define onstack_session_memory_text onstack_cgo_session_memory_text

@@ -45,12 +45,6 @@ func (*Profile) WriteTo(io.Writer) (int64, error) { return 0, ErrUnsupported }
 // WriteFolded returns ErrUnsupported.
 func (*Profile) WriteFolded(io.Writer) error { return ErrUnsupported }
 
-// WriteOTLP returns ErrUnsupported.
-func (*Profile) WriteOTLP(io.Writer, map[string]string) error { return ErrUnsupported }
-
-// TakeOTLP returns ErrUnsupported.
-func (*Profile) TakeOTLP(io.Writer, map[string]string) error { return ErrUnsupported }
-
 // writeNativeHeap has nothing to write.
 func writeNativeHeap(io.Writer, time.Duration) (bool, error) { return false, nil }
 

@@ -55,21 +55,13 @@ func (p *Profile) WriteFolded(w io.Writer) error {
 	return err
 }
 
-// outputForm is what onstackgo_write takes.
-type outputForm struct {
-	kind     C.int
-	resource []byte // of OTLP: key and value in turn, each with a NUL behind it
-	count    int    // of such pairs
-}
+// outputForm is the form that onstackgo_write writes.
+type outputForm C.int
 
-var (
-	pprofForm  = outputForm{kind: C.ONSTACKGO_PPROF}
-	foldedForm = outputForm{kind: C.ONSTACKGO_FOLDED}
+const (
+	pprofForm  outputForm = C.ONSTACKGO_PPROF
+	foldedForm outputForm = C.ONSTACKGO_FOLDED
 )
-
-func otlpForm(resource []byte, count int) outputForm {
-	return outputForm{kind: C.ONSTACKGO_OTLP, resource: resource, count: count}
-}
 
 // render collects what the core writes.
 func (s *profileState) render(form outputForm) ([]byte, error) { return s.renderOlder(form, 0) }
@@ -144,8 +136,7 @@ func writeTable(table *C.onstack_profile, form outputForm, options *C.onstack_wr
 	var out bytes.Buffer
 	handle := cgo.NewHandle(&out)
 	defer handle.Delete()
-	resource := (*C.char)(unsafe.Pointer(unsafe.SliceData(form.resource)))
-	result := C.onstackgo_write(table, form.kind, options, resource, C.uint32_t(form.count), C.uintptr_t(handle))
+	result := C.onstackgo_write(table, C.int(form), options, C.uintptr_t(handle))
 	if err := coreError("write", int(result)); err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func main() {
 	}
 	profile.Stop()
 	var otlp bytes.Buffer
-	if err := profile.WriteOTLP(&otlp, map[string]string{"service.name": "shop"}); err != nil {
+	if err := onstackhttp.WriteOTLP(&otlp, profile, map[string]string{"service.name": "shop"}); err != nil {
 		log.Fatal(err)
 	}
 	show(spans.GetSpans(), linked(otlp.Bytes()))

@@ -147,7 +147,6 @@ static void use_profiles(void *data) {
   onstack_profile_sink(profile, &sample);
   onstack_profile_write_pprof(profile, NULL, writer_that_opens, data);
   onstack_profile_write_folded(profile, NULL, writer_that_opens, data);
-  onstack_profile_write_otlp(profile, NULL, NULL, writer_that_opens, data);
   if (onstack_profile_take(profile, &taken) == 0) onstack_profile_free(taken);
   onstack_profile_sink(profile, &sample);
   onstack_profile_clear(profile);

@@ -134,8 +134,6 @@ static void subject_writes(onstack_profile *profile) {
   bytes = 0;
   result = onstack_profile_write_folded(profile, NULL, subject_takes, &bytes);
   if (result < 0) check_named("write_folded", result);
-  result = onstack_profile_write_otlp(profile, NULL, NULL, subject_takes, &bytes);
-  if (result < 0) check_named("write_otlp", result);
 }
 
 static void subject_ends(onstack_session *session, onstack_stats *stats) {

@@ -40,8 +40,8 @@ make_seeds() {
 }
 
 places() { # directories with inputs of a target
-  local place of=${1/#otlp/pprof} # two writers, one kind of input
-  for place in "tests/fuzz/corpus/$of" "$out/seeds/$of"; do [ -d "$place" ] && echo "$place"; done
+  local place
+  for place in "tests/fuzz/corpus/$1" "$out/seeds/$1"; do [ -d "$place" ] && echo "$place"; done
 }
 
 # google/pprof and the rules of profile servers on what the pprof target wrote.

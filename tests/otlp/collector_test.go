@@ -28,6 +28,8 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry"
+
+	"github.com/onstack-profiler/onstack/bindings/go/onstackhttp"
 )
 
 // patience is for what happens at some time on a busy machine.
@@ -173,7 +175,7 @@ func TestThroughACollector(t *testing.T) {
 	url := collector(t, behind.URL, "")
 	p := profiled(t)
 	var raw, gzipped bytes.Buffer
-	if err := p.WriteOTLP(&raw, map[string]string{"service.name": "shop"}); err != nil {
+	if err := onstackhttp.WriteOTLP(&raw, p, map[string]string{"service.name": "shop"}); err != nil {
 		t.Fatal(err)
 	}
 	packer := gzip.NewWriter(&gzipped)

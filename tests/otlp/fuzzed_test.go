@@ -4,6 +4,7 @@ package otlp
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -11,13 +12,15 @@ import (
 	"testing"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/onstack-profiler/onstack/bindings/go/onstackhttp"
 )
 
-// TestFuzzed compares what tests/fuzz/fuzz_otlp.c has written of samples, names, and labels of any content.
+// TestFuzzed converts the profiles of tests/fuzz/fuzz_pprof.c, which have samples, names and labels of any content.
 func TestFuzzed(t *testing.T) {
-	path := os.Getenv("ONSTACK_FUZZ_PAIRS")
+	path := os.Getenv("ONSTACK_FUZZ_PROFILES")
 	if path == "" {
-		t.Skip("ONSTACK_FUZZ_PAIRS names no file; tests/otlp/run.sh makes one")
+		t.Skip("ONSTACK_FUZZ_PROFILES names no file; tests/otlp/run.sh makes one")
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -26,21 +29,25 @@ func TestFuzzed(t *testing.T) {
 	defer file.Close()
 	count, samples, linked := 0, 0, 0
 	for in := bufio.NewReader(file); ; count++ {
-		var lengths [2]uint64
-		if err := binary.Read(in, binary.LittleEndian, &lengths); errors.Is(err, io.EOF) {
+		var head [8]uint64 // the profile's length, and sums that the fuzz suite compares
+		if err := binary.Read(in, binary.LittleEndian, &head); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		raw := make([]byte, lengths[0]+lengths[1])
+		raw := make([]byte, head[0])
 		if _, err := io.ReadFull(in, raw); err != nil {
 			t.Fatal(err)
 		}
-		p, err := profile.ParseUncompressed(raw[:lengths[0]])
+		p, err := profile.ParseUncompressed(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := decoded(t, raw[lengths[0]:])
+		var converted bytes.Buffer
+		if err := onstackhttp.WriteOTLP(&converted, bytes.NewReader(raw), nil); err != nil {
+			t.Fatal(err)
+		}
+		all := decoded(t, converted.Bytes())
 		same(t, p, all)
 		samples += all.SampleCount()
 		linked += all.Dictionary().LinkTable().Len() - 1

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	"github.com/onstack-profiler/onstack/bindings/go/onstackhttp"
 )
 
 const traceID, spanID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -86,7 +87,7 @@ func decoded(t testing.TB, raw []byte) pprofile.Profiles {
 func TestWritten(t *testing.T) {
 	p := profiled(t)
 	var raw bytes.Buffer
-	if err := p.WriteOTLP(&raw, map[string]string{"service.name": "shop", "host.name": "h-1"}); err != nil {
+	if err := onstackhttp.WriteOTLP(&raw, p, map[string]string{"service.name": "shop", "host.name": "h-1"}); err != nil {
 		t.Fatal(err)
 	}
 	all := decoded(t, raw.Bytes())

@@ -60,7 +60,6 @@ type Pusher struct {
 // pushSource is what a Pusher needs of an onstack.Profile.
 type pushSource interface {
 	TakeTo(io.Writer) (int64, error)
-	TakeOTLP(io.Writer, map[string]string) error
 	Stop() error
 	Close() error
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
+	profiles "go.opentelemetry.io/proto/slim/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
 )
 
 // Most tests send made-up profiles, which are numbered; push_profile_test.go sends real ones.
@@ -56,20 +57,6 @@ func (n *numbered) TakeTo(w io.Writer) (int64, error) {
 	}
 	p.Comments = []string{string(padding)}
 	return 0, p.Write(w)
-}
-
-// TakeOTLP makes the same for OpenTelemetry, in as few fields as say it.
-func (n *numbered) TakeOTLP(w io.Writer, resource map[string]string) error {
-	if n.fails {
-		return errors.New("no memory")
-	}
-	message := func(number byte, body []byte) []byte {
-		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(body))), body...)
-	}
-	sample := message(4, binary.AppendUvarint(nil, uint64(n.taken.Add(1)))) // values
-	one := message(1, message(2, message(2, message(2, sample))))           // resource, scope, profile, sample
-	_, err := w.Write(append(one, message(2, message(5, []byte(resource["service.name"])))...))
-	return err
 }
 
 func (n *numbered) Stop() error  { n.stopped.Store(true); return nil }
@@ -193,16 +180,12 @@ func readOTLP(r *http.Request) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, number := range []uint64{1, 2, 2, 2, 4} {
-		for body := range protoBodies(raw, number) {
-			raw = body
-		}
+	var data profiles.ProfilesData
+	if err := proto.Unmarshal(raw, &data); err != nil {
+		return nil, err
 	}
-	value, size := binary.Uvarint(raw)
-	if size != len(raw) {
-		return nil, fmt.Errorf("%q is no number", raw)
-	}
-	return &profile.Profile{Sample: []*profile.Sample{{Value: []int64{int64(value)}}}}, nil
+	values := data.ResourceProfiles[0].ScopeProfiles[0].Profiles[0].Samples[0].Values
+	return &profile.Profile{Sample: []*profile.Sample{{Value: values}}}, nil
 }
 
 func (s *ingest) profiles() []*profile.Profile {

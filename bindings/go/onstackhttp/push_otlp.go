@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/google/pprof/profile"
 )
 
-// otlpProtocol is OTLP over HTTP, with the profiles signal as onstack.Profile.WriteOTLP has it.
+// otlpProtocol is OTLP over HTTP, with the profiles signal as WriteOTLP has it.
 var otlpProtocol = pushProtocol{
 	endpoint: "/v1development/profiles",
 	example:  "http://localhost:4318",
@@ -56,36 +58,28 @@ func isAttribute(text string) bool {
 }
 
 func takeOTLP(t *pushTarget, source pushSource) (*pushProfile, error) {
-	var raw, gzipped bytes.Buffer
-	if err := source.TakeOTLP(&raw, t.resource); err != nil {
+	var taken, gzipped bytes.Buffer
+	if _, err := source.TakeTo(&taken); err != nil {
 		return nil, err
 	}
-	if !hasSamples(raw.Bytes()) {
-		return nil, nil
+	parsed, err := profile.ParseData(taken.Bytes())
+	if err != nil || len(parsed.Sample) == 0 {
+		return nil, err
+	}
+	message, err := otlpOf(parsed, t.resource)
+	if err != nil {
+		return nil, err
 	}
 	packer := gzip.NewWriter(&gzipped)
-	_, err := packer.Write(raw.Bytes())
-	if err == nil {
-		err = packer.Close()
+	if _, err := packer.Write(message); err != nil {
+		return nil, err
+	}
+	if err := packer.Close(); err != nil {
+		return nil, err
 	}
 	header := http.Header{"Content-Type": {otlpContentType}, "Content-Encoding": {"gzip"}}
 	// A buffer that grew by itself may hold twice as much.
-	return &pushProfile{body: slices.Clip(bytes.Clone(gzipped.Bytes())), header: header}, err
-}
-
-// hasSamples looks into ResourceProfiles, ScopeProfiles and Profile.
-func hasSamples(request []byte) bool {
-	const resourceProfiles, scopeProfiles, profiles, samples = 1, 2, 2, 2
-	for resource := range protoBodies(request, resourceProfiles) {
-		for scope := range protoBodies(resource, scopeProfiles) {
-			for one := range protoBodies(scope, profiles) {
-				for range protoBodies(one, samples) {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return &pushProfile{body: slices.Clip(bytes.Clone(gzipped.Bytes())), header: header}, nil
 }
 
 // refusedByOTLP reads a partial success: the server has taken some, and what it refused must not be sent again.

@@ -3,7 +3,7 @@
  * onstack: a sampling profiler that runs inside a process of several languages.
  *
  * This header has errors, samples, unwinders, options, sessions and statistics. The other headers are
- *   onstack/profile.h      a sink that adds samples up, and writers for pprof, folded stacks and OpenTelemetry
+ *   onstack/profile.h      a sink that adds samples up, and writers for pprof and folded stacks
  *   onstack/heap.h         calls for allocators, for profiles of memory
  *   onstack/labels.h       labels that a thread's samples carry
  *   onstack/interpreter.h  frames of interpreted languages

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * onstack: a sink that adds samples up, and writers for pprof, folded stacks, OpenTelemetry and dumps.
+ * onstack: a sink that adds samples up, and writers for pprof, folded stacks and dumps.
  * onstack/onstack.h explains the terms, the contexts and the results; onstack_profile(3) has more.
  */
 #ifndef ONSTACK_PROFILE_H
@@ -167,33 +167,6 @@ ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_write
  * Returns: the number of threads without a stack.
  */
 ONSTACK_API int onstack_dump_take(onstack_profile *profile);
-
-/* ---- experimental: OpenTelemetry ---------------------------------------------------------------------------- */
-
-typedef struct onstack_attribute {
-  const char *key;   /* not NULL, not empty */
-  const char *value; /* not NULL */
-} onstack_attribute;
-
-typedef struct onstack_otlp_options {
-  uint32_t size;                     /* sizeof(onstack_otlp_options) */
-  uint32_t resource_count;           /* attributes in `resource` */
-  const onstack_attribute *resource; /* attributes of the process, such as "service.name"; the first one with a key counts.
-                                        Without a service.name it is "unknown_service:PROGRAM" */
-  onstack_switch process_context;    /* add attributes that an OpenTelemetry library published for this process (OTEP 4719);
-                                        default on */
-  uint8_t reserved[7];               /* 0 */
-} onstack_otlp_options;
-
-/*
- * Writes the profile for OpenTelemetry, as an uncompressed ExportProfilesServiceRequest of opentelemetry-proto 1.11 (package
- * opentelemetry.proto.profiles.v1development). It may change with any minor version, as that format does. onstack_profile(3)
- * lists the attributes. `options` and `otlp` may be NULL.
- * Context: any thread; samples may arrive meanwhile.
- * Errors: OPTIONS, OUTPUT, -ENOMEM, the symbolizer's result.
- */
-ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
-                                           const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data);
 
 #ifdef __cplusplus
 }

@@ -41,10 +41,6 @@ ONSTACK_INTERNAL size_t onstack_protobuf_put_varint(uint8_t out[ONSTACK_PROTOBUF
 ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
 /* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
 ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A varint field that is there also as 0, where that is not the default. */
-ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
-/* A fixed64 field; 0 is left out. */
-ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
 /* Encoded fields as they are. */
 ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
 /* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
@@ -56,30 +52,5 @@ ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint3
 /* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
 ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
 ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
-
-/* Reading of protobuf messages that others have made: nothing in them is believed. */
-
-typedef struct onstack_protobuf_field {
-  uint32_t number;
-  uint32_t wire; /* 0: a varint, in `value`; 1: eight bytes, 2: a string or message, 5: four bytes, in `bytes` */
-  uint64_t value;
-  const uint8_t *bytes;
-  size_t length;
-  const uint8_t *whole; /* the field as it lies in the message */
-  size_t whole_length;
-} onstack_protobuf_field;
-
-typedef struct onstack_protobuf_reader {
-  const uint8_t *at, *end;
-} onstack_protobuf_reader;
-
-/* A bare varint; false: it does not end here. */
-ONSTACK_INTERNAL bool onstack_protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value);
-
-/* The next field; false: there is none, or the message is damaged here. */
-ONSTACK_INTERNAL bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field);
-
-/* A reader of a field's message. */
-ONSTACK_INTERNAL onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *field);
 
 #endif

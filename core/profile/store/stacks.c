@@ -156,15 +156,21 @@ static void times_note(onstack_profile_timeline *timeline, onstack_profile_stack
     timeline->lost++;
 }
 
+static uint64_t times_varint(const uint8_t *bytes, uint32_t *length) {
+  uint64_t value = 0;
+  uint32_t at = 0;
+  do value |= (uint64_t)(bytes[at] & 0x7f) << 7 * at;
+  while (bytes[at++] >= 0x80);
+  *length = at;
+  return value;
+}
+
 /* The field's head, and the first time by the other origin; *skip: the bytes of the chain that it stands for. */
 static size_t times_head(const onstack_profile_stack_times *times, int64_t shift_us,
                          uint8_t out[3 * ONSTACK_PROTOBUF_VARINT], uint32_t *skip) {
-  uint64_t number;
   uint8_t first[ONSTACK_PROTOBUF_VARINT];
   const uint8_t *bytes_of_first = times->chain->oldest->bytes;
-  onstack_protobuf_reader reader = {bytes_of_first, bytes_of_first + TIMES_FIRST};
-  onstack_protobuf_varint(&reader, &number); /* lies there as a whole */
-  *skip = (uint32_t)(reader.at - bytes_of_first);
+  const uint64_t number = times_varint(bytes_of_first, skip); /* the chain's first block has the whole of it */
   const int64_t since = (int64_t)(number >> 2) ^ -(int64_t)(number >> 1 & 1);
   const size_t bytes = onstack_protobuf_put_varint(first, times_zigzag(since + shift_us) << 1 | (number & 1));
   size_t length = onstack_protobuf_put_varint(out, (uint64_t)ONSTACK_PPROF_SAMPLE_TIMES << 3 | 2);

@@ -437,30 +437,6 @@ extern "C" {
 extern "C" {
     pub fn onstack_dump_take(profile: *mut onstack_profile) -> ::core::ffi::c_int;
 }
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_attribute {
-    pub key: *const ::core::ffi::c_char,
-    pub value: *const ::core::ffi::c_char,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_otlp_options {
-    pub size: u32,
-    pub resource_count: u32,
-    pub resource: *const onstack_attribute,
-    pub process_context: onstack_switch,
-    pub reserved: [u8; 7usize],
-}
-extern "C" {
-    pub fn onstack_profile_write_otlp(
-        profile: *mut onstack_profile,
-        options: *const onstack_write_options,
-        otlp: *const onstack_otlp_options,
-        writer: onstack_writer,
-        writer_data: *mut ::core::ffi::c_void,
-    ) -> ::core::ffi::c_int;
-}
 extern "C" {
     pub fn onstack_heap_allocated(address: *const ::core::ffi::c_void, size: usize);
 }
