@@ -707,8 +707,8 @@ ONSTACK_API void onstack_thread_labels_clear(void);
 
 /* ---- profiles: a sink that aggregates, and writers ---------------------------------------------------------- */
 
-/* Names and mappings are those of the file that lay at an address when the sample was taken, also where another has come
-   into its place. What cannot be told, since it was taken while they changed, has the frame "[library just replaced]". */
+/* Names and mappings are those of the file that was mapped at an address when the sample was taken. If other code takes the
+   place of a library, samples of that code have the frame "[replaced code]" until the profile is cleared or another begins. */
 typedef struct onstack_profile onstack_profile;
 
 typedef struct onstack_profile_options {

@@ -1040,6 +1040,8 @@ static inline __attribute__((unused)) uint64_t onstack_object_segment(const stru
  * do. Other loaders, and lists of other namespaces, have no numbers here.
  */
 
+#define ONSTACK_LOAD_FIRST 2u /* the program; the loader itself, which glibc does not number, comes before it */
+
 /* One walk along the loader's own list, beside that of dl_iterate_phdr. */
 typedef struct onstack_load_walk {
   const struct link_map *next; /* NULL: objects have no numbers from here on */
@@ -1050,6 +1052,11 @@ ONSTACK_INTERNAL void onstack_load_walk_begin(onstack_load_walk *walk);
 
 /* In each visit of dl_iterate_phdr, which holds the loader's lock. Returns the object's number; 0 if it is not known. */
 ONSTACK_INTERNAL uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info);
+
+/* Returns true if the object of this number was loaded when the counts were read. */
+static inline __attribute__((unused)) bool onstack_load_is_before(uint64_t number, const onstack_loader_counts *counts) {
+  return number != 0 && number < ONSTACK_LOAD_FIRST + counts->adds;
+}
 
 /*
  * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for
@@ -1338,9 +1345,7 @@ void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object
 #define NUMBERS_OBJECTS 3u   /* that agree at least */
 #define NUMBERS_DYNAMIC 128u /* entries of the program's dynamic section that are searched */
 
-/* Numbers of this module's callers: what is no object's number comes first. */
-#define NUMBERS_LOADER 1u /* the loader itself, which stays and which glibc does not number */
-#define NUMBERS_FIRST 2u
+#define NUMBERS_LOADER 1u /* of the loader itself, which stays */
 
 static uint32_t numbers_offset;  /* in words; 0: not found, or not searched for yet */
 static uint32_t numbers_refused; /* the search has ended without one */
@@ -1449,7 +1454,7 @@ uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_in
   }
   walk->next = map->l_next;
   if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return NUMBERS_LOADER;
-  return NUMBERS_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
+  return ONSTACK_LOAD_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
 }
 #else
 void onstack_load_walk_begin(onstack_load_walk *walk) { walk->next = NULL; }
@@ -5868,14 +5873,11 @@ static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t 
 /*
  * Which code lies where: the executable mappings of the process, over the life of a profile.
  *
- * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
- * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
- * their samples keep their names.
- *
- * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
- * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
- * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
- * alias is kept for a file that comes back, as plugins do that replace each other.)
+ * A set is counted, because a writer keeps the set that it took while the sink reads the next one. The next set has the
+ * mappings that the kernel reports now, and the files that an earlier set knew and that are gone: their samples keep their
+ * names. One address of a set means one place of one file, for ever. If another file, or generated code, takes the place of
+ * a program or library, the set keeps the old file, and samples of the new code have the address ONSTACK_MAPS_UNKNOWN. They
+ * get names in a profile that begins, or is cleared, after the change, or once the old file is back.
  */
 #ifndef ONSTACK_PROFILE_MAPS_MAPS_H
 #define ONSTACK_PROFILE_MAPS_MAPS_H
@@ -5995,17 +5997,13 @@ ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *s
 
 #endif
 
-/* Between what processes have and what kernels have: no machine has code there. */
-#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
-#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
-/* The address of what cannot be told: samples from the moment between two files. */
-#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
-#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
+/* Between the addresses of processes and those of kernels, where no machine has code. */
+#define ONSTACK_MAPS_UNKNOWN ((uint64_t)1 << 63)
+#define ONSTACK_MAPS_UNKNOWN_FRAME "[replaced code]"
 
 typedef struct onstack_profile_mapping {
   uint64_t start;
   uint64_t limit;
-  uint64_t real;   /* where start lies in the process */
   uint64_t offset; /* file offset of start */
   uint64_t device;
   uint64_t inode;
@@ -6018,10 +6016,14 @@ typedef struct onstack_profile_mapping {
   onstack_elf_build_id build_id;
   onstack_elf_stamp stamp;   /* of a file without a build id */
   uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
-  bool main;                 /* holds the program's entry point */
+  /* Other code may have lain here after lost_ns and before back_ns (monotonic). back_ns is 0 if no other code was found here,
+     and UINT64_MAX as long as the file is not back. */
+  uint64_t lost_ns, back_ns;
+  bool main; /* holds the program's entry point */
   bool deleted;
-  bool retired;
-  bool latest; /* of aliases: nothing has come into its place yet */
+  bool retired;  /* the file is not mapped here now */
+  bool replaced; /* retired, and something else is mapped here */
+  bool loaded;   /* when the loader was last asked, its object was the one that it was when the set was read */
 } onstack_profile_mapping;
 
 typedef struct onstack_profile_maps {
@@ -6029,51 +6031,33 @@ typedef struct onstack_profile_maps {
   onstack_profile_mapping *items; /* sorted by address, disjoint */
   size_t count;
   size_t capacity;
-  size_t alias_first; /* of `items` */
-  size_t alias_count;
-  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
-  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
+  size_t forgotten; /* files that are gone and found no room, in this set and those before */
   onstack_profile_arena arena;
 } onstack_profile_maps;
 
-/*
- * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
- * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
- * is looked at anew. Where there is no /proc the loader is asked.
- * Returns a set with one reference; NULL when memory is out.
- */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
-                                                                 bool changed);
+/* Reads the mappings of now into a set with one reference. Where there is no /proc the loader is asked. Returns NULL if there
+   is no memory. */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(void);
 
-/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
+/* Returns true if it was the last reference; the caller frees the set, outside the lock. Two profiles can share a set for a
    while (onstack_profile_take under a writer), so counts are atomic. */
 ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
 ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
 
-/* The mapping that holds an address, or NULL. */
+/* Returns the mapping that holds an address, or NULL. */
 ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
                                                                           uint64_t address);
 
-/* The set's address of a place in the process, by what lies there or lay there last. */
-ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+/* Returns false if an address of the set means a file in whose place something else is mapped now. */
+ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address);
 
-/* Whether another file lay at a place in the process before the one that lay there last. */
-ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
+/* Unites the mappings of now, sorted, which are all that `maps` has, with an earlier set's, which were last found true at
+   `until_ns`. Returns false if there is no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous,
+                                                 uint64_t until_ns);
 
-/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
-ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
-
-/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
-   set's. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
-
-/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
+/* Fills an empty set by what the loader knows, without build ids. Returns false if there is no memory. */
 ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
-
-/* Adds a copy; its path is in the set's arena. NULL: no memory. */
-ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
-                                                                      const onstack_profile_mapping *mapping,
-                                                                      const char *path, size_t path_length);
 
 /* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
 ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
@@ -6088,8 +6072,39 @@ ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_pro
 /* The address as the file counts it: virtual for ELF, the offset for other files. */
 ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
 
-/* Where an address of the mapping lies in the process. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
+/*
+ * A profile's set of now. A sample arrives after it was taken, and in between a library may have taken the place of another.
+ * The profile's lock covers every call. Writers do not read `back_ns` and `loaded` of a set, so these may still change.
+ */
+typedef struct onstack_profile_history {
+  onstack_profile_maps *maps;     /* never NULL */
+  onstack_loader_counts loaded;   /* when `maps` was read; zeros where the loader cannot be asked */
+  onstack_loader_counts compared; /* when the mappings' `loaded` was set */
+  uint64_t until_ns;              /* when `maps` was last found true; 0: never; monotonic */
+} onstack_profile_history;
+
+/* Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_history_open(onstack_profile_history *history);
+ONSTACK_INTERNAL void onstack_profile_history_close(onstack_profile_history *history);
+
+/* In the child of a fork whose parent had a thread that was changing it. */
+ONSTACK_INTERNAL void onstack_profile_history_after_fork(onstack_profile_history *history);
+
+/* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false, files that are gone are
+   forgotten. Returns a set that the caller frees without the lock, or NULL. */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_history_read(onstack_profile_history *history, bool keep_retired);
+
+/* Returns true if objects were loaded or unloaded since the set was read; otherwise it is true until this moment. */
+ONSTACK_INTERNAL bool onstack_profile_history_has_changed(onstack_profile_history *history);
+
+/* After a change: returns true if an address lies in an object that was loaded when the set was read and still is. Such an
+   address needs no new set, which costs more than many samples. */
+ONSTACK_INTERNAL bool onstack_profile_history_still_holds(const onstack_profile_history *history, uint64_t address);
+
+/* The set's address for an address of the process at a time (0: now); ONSTACK_MAPS_UNKNOWN if it is not known which code lay
+   there. */
+ONSTACK_INTERNAL uint64_t onstack_profile_history_resolve(const onstack_profile_history *history, uint64_t address,
+                                                          uint64_t time_ns);
 
 #endif
 
@@ -8895,7 +8910,7 @@ static int traceback_read_names(void) {
   onstack_loader_counts loaded = traceback_named;
   onstack_loader_count(&loaded);
   if (traceback_names && onstack_loader_same(&loaded, &traceback_named)) return 0;
-  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
+  onstack_profile_maps *maps = onstack_profile_maps_read();
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
   if (maps) onstack_profile_maps_free(maps);
   if (!set) return -ENOMEM;
@@ -24582,17 +24597,16 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
 
 /* Names for the addresses: from the host, from ELF files, from module and offset. */
 
-/* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
+/* The addresses that mean what lies there now; the table knows the number of each. */
 static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
   *addresses = malloc((table->count + 1) * sizeof(**addresses));
   table->asked = malloc((table->count + 1) * sizeof(*table->asked));
   table->asked_count = 0;
   if (!*addresses || !table->asked) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
     if (onstack_is_interpreted(table->addresses[i])) continue;
-    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
-    (*addresses)[table->asked_count] = real;
+    if (!onstack_profile_maps_is_now(maps, table->addresses[i])) continue;
+    (*addresses)[table->asked_count] = table->addresses[i];
     table->asked[table->asked_count++] = (uint32_t)i;
   }
   return 0;
@@ -24743,15 +24757,13 @@ int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler dema
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
-                         uint64_t *real) {
+/* Whether an address of the table has no name yet, and lies in memory of no program or library. */
+static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number) {
   const uint64_t address = table->addresses[number];
   if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
   const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-  return !library && onstack_profile_maps_is_now(maps, address, real);
+  return !library && onstack_profile_maps_is_now(maps, address);
 }
 
 static int generated_compare(const void *a, const void *b) {
@@ -24765,9 +24777,8 @@ int onstack_generated_collect(const onstack_symbol_table *table, const onstack_p
   *items = malloc((table->count + 1) * sizeof(**items));
   if (!*items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
-    if (!generated_is(table, maps, i, &real)) continue;
-    (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
+    if (!generated_is(table, maps, i)) continue;
+    (*items)[(*count)++] = (onstack_generated_item){.address = table->addresses[i], .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), generated_compare);
   return 0;
@@ -25386,12 +25397,13 @@ ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map =
 
 /* ---- core/profile/maps/maps.c ---- */
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-/* What can be asked of one mapping, and of an address. */
+/* ---- one mapping, one address ---- */
 
 bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping) {
   return mapping->path[0] == '/' && mapping->path[1] != '/';
@@ -25411,42 +25423,58 @@ uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, u
   return address - mapping->start + mapping->offset + mapping->vaddr_difference;
 }
 
-uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address) {
-  return address - mapping->start + mapping->real;
-}
-
-static bool mapping_alias_covers(const onstack_profile_mapping *alias, uint64_t real) {
-  return real >= alias->real && real - alias->real < alias->limit - alias->start;
-}
-
-bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real) {
-  for (size_t i = 0; i < maps->alias_count; i++) {
-    if (mapping_alias_covers(&maps->items[maps->alias_first + i], real)) return true;
+/* The first mapping that ends behind an address. */
+static size_t maps_first_behind(const onstack_profile_mapping *items, size_t count, uint64_t address) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (items[middle].limit <= address)
+      low = middle + 1;
+    else
+      high = middle;
   }
-  return false;
+  return low;
 }
 
-uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real) {
-  for (size_t i = 0; i < maps->alias_count; i++) {
-    const onstack_profile_mapping *alias = &maps->items[maps->alias_first + i];
-    if (alias->latest && mapping_alias_covers(alias, real)) return alias->start + (real - alias->real);
-  }
-  const onstack_profile_mapping *plain = maps->full ? onstack_profile_maps_find(maps, real) : NULL;
-  return plain && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
+const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps, uint64_t address) {
+  const size_t at = maps_first_behind(maps->items, maps->count, address);
+  return at == maps->count || maps->items[at].start > address ? NULL : &maps->items[at];
 }
 
-bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real) {
+bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address) {
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  *real = address;
-  if (address == ONSTACK_MAPS_UNKNOWN) return false;
-  if (!mapping || mapping->start == mapping->real) {
-    return !mapping || !mapping->retired || onstack_profile_maps_place(maps, address) == address;
-  }
-  *real = onstack_profile_mapping_real(mapping, address);
-  return !mapping->retired;
+  return address != ONSTACK_MAPS_UNKNOWN && !(mapping && mapping->replaced);
 }
 
-/* What the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries. */
+/* ---- a set ---- */
+
+static int maps_compare(const void *a, const void *b) {
+  const onstack_profile_mapping *left = a, *right = b;
+  return left->start < right->start ? -1 : left->start > right->start;
+}
+
+static bool maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping, const char *path,
+                        size_t path_length) {
+  void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
+  if (!items) return false;
+  maps->items = items;
+  onstack_profile_mapping *copy = &maps->items[maps->count];
+  *copy = *mapping;
+  copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
+  if (!copy->path) return false;
+  maps->count++;
+  return true;
+}
+
+bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
+
+void onstack_profile_maps_free(onstack_profile_maps *maps) {
+  onstack_profile_arena_release(&maps->arena);
+  free(maps->items);
+  free(maps);
+}
+
+/* ---- what the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries ---- */
 
 #ifdef __linux__
 
@@ -25485,20 +25513,14 @@ static int loader_visit(struct dl_phdr_info *info, size_t size, void *data) {
     uint64_t first = info->dlpi_addr + segment->p_vaddr, inside = first & (scan->page - 1);
     if (segment->p_offset < inside || segment->p_memsz == 0) continue;
     onstack_profile_mapping mapping = {.start = first - inside,
-                                       .real = first - inside,
                                        .limit = (first + segment->p_memsz + scan->page - 1) & ~(scan->page - 1),
                                        .offset = segment->p_offset - inside};
     mapping.main = scan->entry >= mapping.start && scan->entry < mapping.limit;
     loader_find_image(info, &mapping);
-    scan->failed = !onstack_profile_maps_append(scan->maps, &mapping, path, strlen(path));
+    scan->failed = !maps_append(scan->maps, &mapping, path, strlen(path));
     if (scan->failed) return 1;
   }
   return 0;
-}
-
-static int loader_compare(const void *a, const void *b) {
-  const onstack_profile_mapping *left = a, *right = b;
-  return left->start < right->start ? -1 : left->start > right->start;
 }
 
 /* Names are as the program gave them: relative ones to its directory of then, which most often is that of now. */
@@ -25514,7 +25536,7 @@ static bool loader_complete_path(onstack_profile_maps *maps, onstack_profile_map
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   loader_scan scan = {.maps = maps, .page = (uint64_t)sysconf(_SC_PAGESIZE), .entry = getauxval(AT_ENTRY)};
   onstack_loader_each(loader_visit, &scan);
-  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), loader_compare);
+  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), maps_compare);
   size_t kept = 0;
   for (size_t i = 0; !scan.failed && i < maps->count; i++) {
     if (kept > 0 && maps->items[i].start < maps->items[kept - 1].limit) continue; /* no true list has this */
@@ -25525,231 +25547,46 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   return !scan.failed;
 }
 
-/* The first of the sorted mappings that ends behind an address. */
-static size_t loader_first_behind(const onstack_profile_maps *maps, uint64_t address) {
-  size_t low = 0, high = maps->count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (maps->items[middle].limit <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
+typedef struct loads_visit {
+  onstack_profile_maps *maps;
+  bool compare; /* with the numbers that the mappings have; false: gives them their numbers */
+  onstack_loader_counts counts;
+} loads_visit;
 
 /* An object's program headers lie at the beginning of its file. */
-static int loader_number(const struct dl_phdr_info *info, uint64_t number, void *data) {
-  onstack_profile_maps *maps = data;
+static int loads_note(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  loads_visit *visit = data;
+  const onstack_profile_maps *maps = visit->maps;
   const uint64_t headers = (uint64_t)(uintptr_t)info->dlpi_phdr;
-  for (size_t i = loader_first_behind(maps, headers); i < maps->count; i++) {
+  visit->counts = onstack_loader_counts_in(info);
+  for (size_t i = maps_first_behind(maps->items, maps->count, headers); i < maps->count; i++) {
     onstack_profile_mapping *mapping = &maps->items[i];
+    if (mapping->retired) continue;
     if (headers - mapping->image >= mapping->image_bytes) break;
-    mapping->load = number;
+    if (!visit->compare) mapping->load = number;
+    mapping->loaded = number != 0 && mapping->load == number;
   }
   return 0;
 }
 
-/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
-static void maps_number(onstack_profile_maps *maps) { onstack_loader_each_load(loader_number, maps); }
+static onstack_loader_counts loads_each(onstack_profile_maps *maps, bool compare) {
+  loads_visit visit = {.maps = maps, .compare = compare};
+  onstack_loader_each_load(loads_note, &visit);
+  return visit.counts;
+}
 #else
-void maps_number(onstack_profile_maps *maps) { (void)maps; }
-
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   (void)maps;
   return true;
 }
+
+static onstack_loader_counts loads_each(onstack_profile_maps *maps, bool compare) {
+  (void)maps, (void)compare;
+  return (onstack_loader_counts){0, 0};
+}
 #endif
 
-/* The next set of mappings: those of now, what is gone, and addresses for what came into another file's place. */
-
-/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
-#define ONSTACK_MAPS_RETIRED_LIMIT 4096u
-#define ONSTACK_MAPS_ALIAS_STEP ((uint64_t)4096) /* aliases of neighbours do not touch */
-
-typedef struct unite {
-  onstack_profile_maps *maps; /* the set in the making */
-  const onstack_profile_maps *previous;
-  const onstack_profile_mapping *fresh; /* the mappings of now */
-  size_t fresh_count;
-  bool *back; /* of the previous set's aliases: it lies there again */
-  uint64_t next_alias;
-} unite;
-
-typedef bool (*unite_part)(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit);
-
-static bool unite_is_alias(const onstack_profile_maps *maps, size_t item) {
-  return item >= maps->alias_first && item - maps->alias_first < maps->alias_count;
-}
-
-/* A file whose name is gone has no stamp any more. */
-static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp *b) {
-  return a->inode == 0 || b->inode == 0 ||
-         (a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns);
-}
-
-/* Whether both show the same file at the same place, wherever they begin and end. */
-static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
-  return a->real - a->offset == b->real - b->offset && a->device == b->device && a->inode == b->inode &&
-         a->build_id.length == b->build_id.length && memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 &&
-         unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
-}
-
-static onstack_profile_mapping *unite_append(unite *set, const onstack_profile_mapping *from, uint64_t start,
-                                             uint64_t limit) {
-  onstack_profile_mapping part = *from;
-  part.start = start;
-  part.limit = limit;
-  part.real = onstack_profile_mapping_real(from, start);
-  part.offset = from->offset + (start - from->start);
-  return onstack_profile_maps_append(set->maps, &part, from->path, strlen(from->path));
-}
-
-static bool unite_keep(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  return unite_append(set, mapping, start, limit);
-}
-
-static bool unite_retire(unite *set, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
-  onstack_profile_mapping *part = unite_append(set, gone, start, limit);
-  if (!part) return false;
-  part->retired = true;
-  part->image = 0;
-  return true;
-}
-
-/* A part of a file that lay at its own address. The first `now` items of the set are those of now. */
-static bool unite_retire_plain(unite *set, size_t now, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
-  if (set->maps->count - now < ONSTACK_MAPS_RETIRED_LIMIT) return unite_retire(set, gone, start, limit);
-  set->maps->full = true;
-  set->maps->forgotten++;
-  return true;
-}
-
-/* The address that the part had when it lay there before, or a new one. */
-static uint64_t unite_alias_address(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  const onstack_profile_maps *previous = set->previous;
-  for (size_t i = 0; i < previous->alias_count; i++) {
-    const onstack_profile_mapping *known = &previous->items[previous->alias_first + i];
-    if (known->real != start || known->limit - known->start != limit - start || !unite_same_file(known, mapping)) continue;
-    set->back[i] = true;
-    return known->start;
-  }
-  uint64_t address = set->next_alias;
-  set->next_alias += limit - start + ONSTACK_MAPS_ALIAS_STEP;
-  return address;
-}
-
-static bool unite_alias(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  if (set->maps->count >= set->fresh_count + 2 * ONSTACK_MAPS_RETIRED_LIMIT) {
-    set->maps->full = true;
-    return true;
-  }
-  onstack_profile_mapping *part = unite_append(set, mapping, start, limit);
-  if (!part) return false;
-  part->start = unite_alias_address(set, mapping, start, limit);
-  part->limit = part->start + (limit - start);
-  part->latest = true;
-  set->maps->alias_count++;
-  return true;
-}
-
-/* Cuts a mapping of now into what lies where another file was known, and the rest. */
-static bool unite_cut(unite *set, const onstack_profile_mapping *mapping, unite_part other, unite_part rest) {
-  const onstack_profile_maps *previous = set->previous;
-  uint64_t at = mapping->start;
-  for (size_t i = 0; i < previous->count && at < mapping->limit; i++) {
-    const onstack_profile_mapping *known = &previous->items[i];
-    if (unite_is_alias(previous, i) || known->limit <= at || !onstack_profile_mapping_is_file(known) ||
-        unite_same_file(known, mapping))
-      continue;
-    if (known->start >= mapping->limit) break;
-    uint64_t start = known->start > at ? known->start : at;
-    uint64_t limit = known->limit < mapping->limit ? known->limit : mapping->limit;
-    if (rest && start > at && !rest(set, mapping, at, start)) return false;
-    if (other && !other(set, mapping, start, limit)) return false;
-    at = limit;
-  }
-  return !rest || at >= mapping->limit || rest(set, mapping, at, mapping->limit);
-}
-
-/*
- * Adds what of `gone` no mapping of now covers. The first `now` items of the set are those of now; those before
- * *cursor lie below everything that is still to come, since both lists are sorted.
- */
-static bool unite_gaps(unite *set, size_t now, size_t *cursor, const onstack_profile_mapping *gone) {
-  uint64_t start = gone->start;
-  while (*cursor < now && set->maps->items[*cursor].limit <= start) ++*cursor;
-  for (size_t i = *cursor; i < now && start < gone->limit; i++) {
-    uint64_t cover_start = set->maps->items[i].start, cover_limit = set->maps->items[i].limit;
-    if (cover_start >= gone->limit) break;
-    if (cover_start > start && !unite_retire_plain(set, now, gone, start, cover_start)) return false;
-    start = cover_limit;
-  }
-  return start >= gone->limit || unite_retire_plain(set, now, gone, start, gone->limit);
-}
-
-static bool unite_plain(unite *set) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    if (!unite_cut(set, &set->fresh[i], NULL, unite_keep)) return false;
-  }
-  size_t now = set->maps->count, cursor = 0;
-  for (size_t i = 0; i < set->previous->count; i++) {
-    if (unite_is_alias(set->previous, i)) continue;
-    /* Generated code that is gone has no name to keep. */
-    const onstack_profile_mapping *known = &set->previous->items[i];
-    if (onstack_profile_mapping_is_file(known) && !unite_gaps(set, now, &cursor, known)) return false;
-  }
-  return true;
-}
-
-static bool unite_is_covered(const unite *set, const onstack_profile_mapping *alias) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    const onstack_profile_mapping *fresh = &set->fresh[i];
-    if (fresh->start < alias->real + (alias->limit - alias->start) && alias->real < fresh->limit) return true;
-  }
-  return false;
-}
-
-static bool unite_aliases(unite *set) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    if (!unite_cut(set, &set->fresh[i], unite_alias, NULL)) return false;
-  }
-  for (size_t i = 0; i < set->previous->alias_count; i++) {
-    const onstack_profile_mapping *known = &set->previous->items[set->previous->alias_first + i];
-    if (set->back[i]) continue;
-    if (!unite_retire(set, known, known->start, known->limit)) return false;
-    set->maps->items[set->maps->count - 1].latest = known->latest && !unite_is_covered(set, known);
-    set->maps->alias_count++;
-  }
-  return true;
-}
-
-static int unite_compare(const void *a, const void *b) {
-  const onstack_profile_mapping *left = a, *right = b;
-  return left->start < right->start ? -1 : left->start > right->start;
-}
-
-bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
-  unite set = {.maps = maps, .previous = previous, .fresh = maps->items, .fresh_count = maps->count};
-  onstack_profile_mapping *fresh = maps->items;
-  set.back = calloc(previous->alias_count + 1, sizeof(*set.back));
-  const onstack_profile_mapping *last =
-      previous->alias_count == 0 ? NULL : &previous->items[previous->alias_first + previous->alias_count - 1];
-  set.next_alias = !last ? ONSTACK_MAPS_ALIAS : last->limit + ONSTACK_MAPS_ALIAS_STEP;
-  maps->items = NULL;
-  maps->count = maps->capacity = 0;
-  maps->full = previous->full;
-  maps->forgotten = previous->forgotten;
-  bool good = set.back && unite_plain(&set) && unite_aliases(&set);
-  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), unite_compare);
-  while (maps->alias_first < maps->count && maps->items[maps->alias_first].start < ONSTACK_MAPS_ALIAS) maps->alias_first++;
-  free(set.back);
-  free(fresh);
-  return good;
-}
-
-#ifdef __linux__
-#endif
+/* ---- the mappings of now ---- */
 
 static uint64_t maps_program_entry(void) {
 #ifdef __linux__
@@ -25757,19 +25594,6 @@ static uint64_t maps_program_entry(void) {
 #else
   return 0;
 #endif
-}
-
-onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
-                                                     const char *path, size_t path_length) {
-  void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
-  if (!items) return NULL;
-  maps->items = items;
-  onstack_profile_mapping *copy = &maps->items[maps->count];
-  *copy = *mapping;
-  copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
-  if (!copy->path) return NULL;
-  maps->count++;
-  return copy;
 }
 
 static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
@@ -25828,7 +25652,6 @@ static void maps_visit(void *data, const onstack_mapping *mapping) {
   maps_track_image(scan, mapping);
   if (!mapping->executable) return;
   onstack_profile_mapping code = {.start = mapping->low,
-                                  .real = mapping->low,
                                   .limit = mapping->high,
                                   .offset = mapping->offset,
                                   .device = mapping->device,
@@ -25837,7 +25660,7 @@ static void maps_visit(void *data, const onstack_mapping *mapping) {
                                   .image_bytes = scan->image_bytes,
                                   .main = scan->entry >= mapping->low && scan->entry < mapping->high,
                                   .deleted = mapping->deleted};
-  scan->failed = !onstack_profile_maps_append(scan->maps, &code, mapping->path, mapping->path_length);
+  scan->failed = !maps_append(scan->maps, &code, mapping->path, mapping->path_length);
 }
 
 static bool maps_read_now(onstack_profile_maps *maps) {
@@ -25847,250 +25670,200 @@ static bool maps_read_now(onstack_profile_maps *maps) {
   return onstack_profile_maps_ask_loader(maps);
 }
 
-onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
-  onstack_profile_maps *maps = calloc(1, sizeof(*maps));
-  if (!maps) return NULL;
-  maps->references = 1;
-  bool good = maps_read_now(maps);
-  if (good) maps_number(maps);
-  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
-  if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
-  if (good) return maps;
-  onstack_profile_maps_free(maps);
-  return NULL;
+static bool maps_read(onstack_profile_maps *maps, const onstack_profile_maps *previous, bool changed) {
+  if (!maps_read_now(maps)) return false;
+  loads_each(maps, false);
+  for (size_t i = 0; i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
+  return true;
 }
 
-bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
+/* ---- what has gone, and what came into its place ---- */
 
-void onstack_profile_maps_free(onstack_profile_maps *maps) {
-  onstack_profile_arena_release(&maps->arena);
-  free(maps->items);
-  free(maps);
+/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
+#define MAPS_RETIRED_LIMIT 4096u
+
+/* A file whose name is gone has no stamp any more. */
+static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp *b) {
+  return a->inode == 0 || b->inode == 0 ||
+         (a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns);
 }
 
-const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps, uint64_t address) {
-  size_t low = 0, high = maps->count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (maps->items[middle].limit <= address) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
+/* Whether both show the same file at the same place, wherever they begin and end. */
+static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
+  return a->start - a->offset == b->start - b->offset && a->device == b->device && a->inode == b->inode &&
+         a->build_id.length == b->build_id.length && memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 &&
+         unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
+}
+
+/* Adds a mapping that was known, if no mapping of now shows the same file there. A file of generated code gives way to what
+   covers it: it has no names to keep. */
+static bool unite_known(onstack_profile_maps *maps, onstack_profile_mapping *fresh, size_t count,
+                        const onstack_profile_mapping *known, uint64_t until_ns) {
+  bool same = false, covered = false;
+  for (size_t i = maps_first_behind(fresh, count, known->start); i < count && fresh[i].start < known->limit; i++) {
+    covered = true;
+    if (!unite_same_file(known, &fresh[i])) continue;
+    same = true;
+    fresh[i].lost_ns = known->lost_ns;
+    fresh[i].back_ns = known->back_ns;
   }
-  if (low == maps->count || maps->items[low].start > address) return NULL;
-  return &maps->items[low];
+  if (same || (covered && !onstack_profile_mapping_is_image(known))) return true;
+  if (maps->count == MAPS_RETIRED_LIMIT) {
+    maps->forgotten++;
+    return true;
+  }
+  onstack_profile_mapping gone = *known;
+  gone.retired = true;
+  gone.replaced = covered;
+  gone.image = 0;
+  if (covered && gone.back_ns == 0) gone.lost_ns = until_ns;
+  if (covered) gone.back_ns = UINT64_MAX;
+  return maps_append(maps, &gone, gone.path, strlen(gone.path));
 }
 
-/* ---- core/profile/maps/sight.c ---- */
-/* ---- core/profile/maps/sight.h ---- */
-/*
- * What a profile knows of the mappings over time: the set of now, the one before, and since when and until when each was
- * true. A sample arrives after it was taken, and in between a library may have taken the place of another. The profile's
- * lock covers every call.
- */
-#ifndef ONSTACK_PROFILE_MAPS_SIGHT_H
-#define ONSTACK_PROFILE_MAPS_SIGHT_H
+static bool unite_append_part(onstack_profile_maps *maps, const onstack_profile_mapping *mapping, uint64_t start,
+                              uint64_t limit) {
+  onstack_profile_mapping part = *mapping;
+  part.start = start;
+  part.limit = limit;
+  part.offset += start - mapping->start;
+  return start >= limit || maps_append(maps, &part, part.path, strlen(part.path));
+}
 
-/* The loader's numbers (platform/loader.h) of all objects at one moment, sorted. */
-typedef struct onstack_profile_loads {
-  uint64_t *numbers;
-  size_t count, room;
-  onstack_loader_counts counted; /* at that moment */
-} onstack_profile_loads;
+/* Adds what of a mapping of now none of the first `gone` items covers. */
+static bool unite_fresh(onstack_profile_maps *maps, size_t gone, const onstack_profile_mapping *mapping) {
+  uint64_t start = mapping->start;
+  for (size_t i = maps_first_behind(maps->items, gone, start); i < gone && maps->items[i].start < mapping->limit; i++) {
+    const uint64_t limit = maps->items[i].limit;
+    if (!unite_append_part(maps, mapping, start, maps->items[i].start)) return false;
+    start = limit;
+  }
+  return unite_append_part(maps, mapping, start, mapping->limit);
+}
 
-typedef struct onstack_profile_sight {
-  onstack_profile_maps *maps;                  /* never NULL */
-  onstack_profile_maps *earlier;               /* NULL: none */
-  onstack_loader_counts loaded;                /* when `maps` was read; zeros where the loader cannot be asked */
-  uint64_t since_ns, until_ns;                 /* when `maps` was found true first and last; monotonic */
-  uint64_t earlier_since_ns, earlier_until_ns; /* the same of `earlier` */
-  onstack_profile_loads loads;                 /* what is loaded now, where that is not what it was */
-} onstack_profile_sight;
+bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous, uint64_t until_ns) {
+  onstack_profile_mapping *fresh = maps->items;
+  const size_t count = maps->count;
+  bool good = true;
+  maps->items = NULL;
+  maps->count = maps->capacity = 0;
+  maps->forgotten = previous->forgotten;
+  for (size_t i = 0; good && i < previous->count; i++) {
+    const onstack_profile_mapping *known = &previous->items[i];
+    if (onstack_profile_mapping_is_file(known)) good = unite_known(maps, fresh, count, known, until_ns);
+  }
+  const size_t gone = maps->count;
+  for (size_t i = 0; good && i < count; i++) good = unite_fresh(maps, gone, &fresh[i]);
+  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), maps_compare);
+  free(fresh);
+  return good;
+}
 
-/* Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_sight_open(onstack_profile_sight *sight);
-ONSTACK_INTERNAL void onstack_profile_sight_close(onstack_profile_sight *sight);
-
-/* In the child of a fork whose parent had a thread that was changing it: the set of now stays. */
-ONSTACK_INTERNAL void onstack_profile_sight_after_fork(onstack_profile_sight *sight);
-
-/* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false what is gone is
-   forgotten. Returns a set that the caller frees without the lock, or NULL. */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired);
-
-/* Whether objects were loaded or unloaded since the set of now was read; no: it is true until this moment. */
-ONSTACK_INTERNAL bool onstack_profile_sight_has_changed(onstack_profile_sight *sight);
-
-/* After a change: looks which objects are loaded now, if that is not known yet. */
-ONSTACK_INTERNAL void onstack_profile_sight_ask(onstack_profile_sight *sight);
-
-/* Whether an address of the process lies in an object that was loaded when the set of now was read, and at the last
-   onstack_profile_sight_ask. Such an address needs no new set, which costs more than many samples. */
-ONSTACK_INTERNAL bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address);
-
-/* The set's address for an address at a time (0: now), ONSTACK_MAPS_UNKNOWN where it cannot be told. */
-ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address,
-                                                      uint64_t time_ns);
-
-#endif
-
-#include <errno.h>
-#include <stdlib.h>
+/* ---- over time ---- */
 
 /* Objects that come while the text is read: the text may have half of them. */
-#define ONSTACK_SIGHT_TRIES 3
+#define HISTORY_TRIES 3
 
-static onstack_loader_counts sight_count(void) {
+static onstack_loader_counts history_count(void) {
   onstack_loader_counts counts = {0, 0};
   onstack_loader_count(&counts);
   return counts;
 }
 
-static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
-  return maps && onstack_profile_maps_drop(maps) ? maps : NULL;
-}
-
-void onstack_profile_sight_close(onstack_profile_sight *sight) {
-  onstack_profile_maps *sets[] = {sight_drop(sight->maps), sight_drop(sight->earlier)};
-  for (int i = 0; i < 2; i++) {
-    if (sets[i]) onstack_profile_maps_free(sets[i]);
+/* An object that was loaded before the text was read, and afterwards, was there meanwhile: its mappings are its own. Returns
+   true if the loader has numbers. */
+static bool history_check_loads(onstack_profile_maps *maps, const onstack_loader_counts *before) {
+  bool any = false;
+  for (size_t i = 0; i < maps->count; i++) {
+    onstack_profile_mapping *mapping = &maps->items[i];
+    any |= mapping->load != 0;
+    if (!onstack_load_is_before(mapping->load, before)) mapping->load = 0;
   }
-  free(sight->loads.numbers);
+  return any;
 }
 
-/* Between two stores both pointers name one set, and each would give up its only reference: the earlier set is given up
-   with its memory. Nothing is known of when the other was true. */
-void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
-  sight->earlier = NULL;
-  sight->loads = (onstack_profile_loads){0}; /* its memory may be in any state */
-  sight->since_ns = UINT64_MAX;
-  sight->until_ns = 0;
+/* A set with one reference; NULL: no memory. */
+static onstack_profile_maps *history_make(const onstack_profile_history *history, bool keep_retired, bool changed) {
+  onstack_profile_maps *maps = calloc(1, sizeof(*maps));
+  if (!maps) return NULL;
+  maps->references = 1;
+  bool good = maps_read(maps, history->maps, changed);
+  if (good && keep_retired && history->maps) good = onstack_profile_maps_unite(maps, history->maps, history->until_ns);
+  if (good) return maps;
+  onstack_profile_maps_free(maps);
+  return NULL;
 }
 
-bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
-  uint64_t now = onstack_monotonic_ns();
-  const onstack_loader_counts loaded = sight_count();
-  if (!onstack_loader_same(&loaded, &sight->loaded)) return true;
-  if (sight->until_ns != 0) sight->until_ns = now;
-  return false;
+onstack_profile_maps *onstack_profile_maps_read(void) {
+  return history_make(&(const onstack_profile_history){.until_ns = 0}, false, false);
 }
 
-#ifdef __linux__
-#define SIGHT_ROOM 64u /* numbers beyond those of the last time */
-
-typedef struct sight_list {
-  onstack_profile_loads *loads;
-  size_t met; /* objects, of which there may be more than there is room for */
-} sight_list;
-
-/* Numbers rise along the loader's list, but for its own. */
-static int sight_note_load(const struct dl_phdr_info *info, uint64_t number, void *data) {
-  sight_list *list = data;
-  onstack_profile_loads *loads = list->loads;
-  loads->counted = onstack_loader_counts_in(info);
-  if (list->met++ >= loads->room || number == 0) return 0;
-  size_t at = loads->count++;
-  for (; at > 0 && loads->numbers[at - 1] > number; at--) loads->numbers[at] = loads->numbers[at - 1];
-  loads->numbers[at] = number;
+int onstack_profile_history_open(onstack_profile_history *history) {
+  *history = (onstack_profile_history){.loaded = history_count(), .until_ns = onstack_monotonic_ns()};
+  history->maps = history_make(history, false, false);
+  if (!history->maps) return -ENOMEM;
+  history_check_loads(history->maps, &history->loaded);
   return 0;
 }
 
-/* Without memory some are missing: then a set is read that need not be. */
-static void sight_note_loads(onstack_profile_loads *loads) {
-  for (;;) {
-    sight_list list = {loads, 0};
-    loads->count = 0;
-    if (!onstack_loader_each_load(sight_note_load, &list) || list.met <= loads->room) return;
-    uint64_t *numbers = realloc(loads->numbers, (list.met + SIGHT_ROOM) * sizeof(*numbers));
-    if (!numbers) return;
-    loads->numbers = numbers;
-    loads->room = list.met + SIGHT_ROOM;
+void onstack_profile_history_close(onstack_profile_history *history) {
+  if (onstack_profile_maps_drop(history->maps)) onstack_profile_maps_free(history->maps);
+}
+
+void onstack_profile_history_after_fork(onstack_profile_history *history) {
+  history->loaded = history->compared = (onstack_loader_counts){0, 0};
+  history->until_ns = 0;
+}
+
+bool onstack_profile_history_has_changed(onstack_profile_history *history) {
+  const uint64_t now = onstack_monotonic_ns();
+  const onstack_loader_counts counts = history_count();
+  if (onstack_loader_same(&counts, &history->loaded)) {
+    if (history->until_ns != 0) history->until_ns = now;
+    return false;
   }
-}
-#else
-static void sight_note_loads(onstack_profile_loads *loads) { loads->count = 0; }
-#endif
-
-void onstack_profile_sight_ask(onstack_profile_sight *sight) {
-  const onstack_loader_counts now = sight_count();
-  if (sight->loads.room == 0 || !onstack_loader_same(&now, &sight->loads.counted)) sight_note_loads(&sight->loads);
+  if (onstack_loader_same(&counts, &history->compared)) return true;
+  for (size_t i = 0; i < history->maps->count; i++) history->maps->items[i].loaded = false;
+  history->compared = loads_each(history->maps, true);
+  return true;
 }
 
-static bool sight_has_load(const onstack_profile_loads *loads, uint64_t number) {
-  size_t low = 0, high = loads->count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (loads->numbers[middle] < number)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return number != 0 && low < loads->count && loads->numbers[low] == number;
+bool onstack_profile_history_still_holds(const onstack_profile_history *history, uint64_t address) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(history->maps, address);
+  return mapping && !mapping->retired && mapping->loaded;
 }
 
-bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address) {
-  const onstack_profile_mapping *mapping = onstack_profile_maps_find(sight->maps, address);
-  return mapping && !mapping->retired && sight_has_load(&sight->loads, mapping->load);
-}
-
-/* An object that was loaded before the text was read, and afterwards, was there meanwhile: its mappings are its own. */
-static void sight_check_loads(const onstack_profile_sight *sight, onstack_profile_maps *maps) {
-  for (size_t i = 0; i < maps->count; i++)
-    if (!sight_has_load(&sight->loads, maps->items[i].load)) maps->items[i].load = 0;
-}
-
-int onstack_profile_sight_open(onstack_profile_sight *sight) {
-  *sight = (onstack_profile_sight){.loaded = sight_count(), .since_ns = onstack_monotonic_ns()};
-  sight->until_ns = sight->since_ns;
-  onstack_profile_sight_ask(sight);
-  sight->maps = onstack_profile_maps_read(NULL, false, false);
-  if (sight->maps) {
-    sight_check_loads(sight, sight->maps);
-    return 0;
-  }
-  free(sight->loads.numbers);
-  return -ENOMEM;
-}
-
-onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
-  onstack_loader_counts before, after = sight_count();
+onstack_profile_maps *onstack_profile_history_read(onstack_profile_history *history, bool keep_retired) {
+  onstack_loader_counts before, after = history_count();
   bool steady = false;
   onstack_profile_maps *now = NULL;
-  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !steady; i++) {
+  for (int i = 0; i < HISTORY_TRIES && !steady; i++) {
     if (now) onstack_profile_maps_free(now);
     before = after;
-    onstack_profile_sight_ask(sight);
-    now = onstack_profile_maps_read(sight->maps, keep_retired, !onstack_loader_same(&before, &sight->loaded));
+    now = history_make(history, keep_retired, !onstack_loader_same(&before, &history->loaded));
     if (!now) return NULL;
-    after = sight_count();
+    after = history_count();
     steady = onstack_loader_same(&before, &after);
-    sight_check_loads(sight, now);
-    if (sight->loads.count > 0) break; /* what stayed is known, and samples elsewhere have another set read */
+    if (history_check_loads(now, &before)) break; /* what stayed is known, and samples elsewhere have another set read */
   }
-  const uint64_t read_ns = onstack_monotonic_ns();
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
-  onstack_profile_maps *old = sight->earlier;
-  sight->earlier = sight->maps;
-  sight->earlier_since_ns = sight->since_ns;
-  sight->earlier_until_ns = sight->until_ns;
-  sight->maps = now;
-  sight->loaded = before;
-  sight->since_ns = steady ? read_ns : UINT64_MAX;
-  sight->until_ns = steady ? read_ns : 0;
-  return sight_drop(old);
+  onstack_profile_maps *old = history->maps;
+  history->maps = now;
+  history->loaded = before;
+  history->compared = (onstack_loader_counts){0, 0};
+  history->until_ns = steady ? onstack_monotonic_ns() : 0;
+  for (size_t i = 0; steady && i < now->count; i++) {
+    onstack_profile_mapping *mapping = &now->items[i];
+    if (!mapping->retired && mapping->back_ns == UINT64_MAX) mapping->back_ns = history->until_ns;
+  }
+  return onstack_profile_maps_drop(old) ? old : NULL;
 }
 
-uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
-  const onstack_profile_maps *maps = sight->maps, *earlier = sight->earlier;
-  if (maps->alias_count == 0 && (!earlier || earlier->alias_count == 0)) return address;
-  if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
-  uint64_t now = onstack_profile_maps_place(maps, address);
-  if (!earlier || time_ns == 0 || time_ns >= sight->since_ns) return now;
-  if (time_ns < sight->earlier_since_ns)
-    return onstack_profile_maps_was_replaced(maps, address) ? ONSTACK_MAPS_UNKNOWN : now;
-  uint64_t then = onstack_profile_maps_place(earlier, address);
-  return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
+uint64_t onstack_profile_history_resolve(const onstack_profile_history *history, uint64_t address, uint64_t time_ns) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(history->maps, address);
+  if (!mapping || mapping->back_ns == 0) return address;
+  if (time_ns == 0) return mapping->replaced ? ONSTACK_MAPS_UNKNOWN : address;
+  return time_ns <= mapping->lost_ns || time_ns >= mapping->back_ns ? address : ONSTACK_MAPS_UNKNOWN;
 }
 
 /* ---- core/profile/otlp/otlp.c ---- */
@@ -26163,8 +25936,8 @@ ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(c
                                                                                uint64_t address,
                                                                                const onstack_profile_mapping **place);
 
-/* The address as the process has it; 0: not known. `place`: the mapping that holds it, or NULL. */
-ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
+/* The address as the process has it; 0: not known. */
+ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(uint64_t address);
 
 /* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
@@ -26521,7 +26294,7 @@ static int otlp_add_location(onstack_otlp_writer *writer, uint32_t number) {
       onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
   if (mapping) onstack_protobuf_add_number(&writer->message, otlp_location_mapping, mapping->number);
   onstack_protobuf_add_number(&writer->message, otlp_location_address,
-                              onstack_profile_tables_real(place, symbols->addresses[number]));
+                              onstack_profile_tables_real(symbols->addresses[number]));
   int error = onstack_profile_tables_add_lines(&writer->tables, lines, mapping, &writer->message);
   if (error == 0) error = otlp_add_frame_type(writer, lines, place);
   otlp_add_entry(writer, otlp_dictionary_locations);
@@ -26572,8 +26345,8 @@ static int otlp_add_mapping(onstack_otlp_writer *writer, uint32_t item) {
   uint32_t path, build_id;
   int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
   if (error != 0) return error;
-  onstack_protobuf_add_number(message, otlp_mapping_memory_start, mapping->real);
-  onstack_protobuf_add_number(message, otlp_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, otlp_mapping_memory_start, mapping->start);
+  onstack_protobuf_add_number(message, otlp_mapping_memory_limit, mapping->limit);
   onstack_protobuf_add_number(message, otlp_mapping_file_offset, mapping->offset);
   onstack_protobuf_add_number(message, otlp_mapping_filename, path);
   error = otlp_add_mapping_attributes(writer, &writer->tables.mappings[item], build_id);
@@ -27126,7 +26899,7 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
   if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
   onstack_protobuf_add_number(&writer->message, pprof_location_address,
-                              onstack_profile_tables_real(place, symbols->addresses[number]));
+                              onstack_profile_tables_real(symbols->addresses[number]));
   int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
   return error != 0 ? error : pprof_send(writer, pprof_profile_location);
 }
@@ -27157,8 +26930,8 @@ static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
   int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
   if (error != 0) return error;
   onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->start);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, mapping->limit);
   onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
   onstack_protobuf_add_number(message, pprof_mapping_filename, path);
   onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);
@@ -27414,7 +27187,7 @@ struct onstack_profile {
   uint32_t timeline_bytes;
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
-  onstack_profile_sight sight;
+  onstack_profile_history history;
   bool maps_stale;       /* a sample lay outside all known mappings */
   uint64_t maps_read_ns; /* monotonic */
   uint64_t start_ns;     /* monotonic */
@@ -27430,9 +27203,9 @@ static void profile_restart_clock(onstack_profile *profile) {
 
 /* With the lock held. Returns a set that the caller frees, or NULL. */
 static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool keep_retired) {
-  onstack_profile_maps *now = profile->sight.maps, *old = onstack_profile_sight_read(&profile->sight, keep_retired);
+  onstack_profile_maps *now = profile->history.maps, *old = onstack_profile_history_read(&profile->history, keep_retired);
   profile->maps_read_ns = onstack_monotonic_ns();
-  if (profile->sight.maps != now) profile->maps_stale = false;
+  if (profile->history.maps != now) profile->maps_stale = false;
   return old;
 }
 
@@ -27457,10 +27230,10 @@ static int profile_make(const onstack_profile_options *options, onstack_profile 
   onstack_profile *profile = calloc(1, sizeof(*profile));
   if (!profile) return -ENOMEM;
   int error = profile_apply_options(profile, options);
-  bool open = error == 0 && (error = onstack_profile_sight_open(&profile->sight)) == 0;
+  bool open = error == 0 && (error = onstack_profile_history_open(&profile->history)) == 0;
   if (error == 0) error = -pthread_mutex_init(&profile->lock, NULL);
   if (error != 0) {
-    if (open) onstack_profile_sight_close(&profile->sight);
+    if (open) onstack_profile_history_close(&profile->history);
     free(profile);
     return error;
   }
@@ -27484,7 +27257,7 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   if (profile->stacks && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
   }
-  onstack_profile_sight_close(&profile->sight);
+  onstack_profile_history_close(&profile->history);
   pthread_mutex_destroy(&profile->lock);
   free(profile);
 }
@@ -27524,19 +27297,19 @@ static uint64_t profile_address(const onstack_sample *sample, uint32_t frame) {
 static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
   for (uint32_t i = 0; i < sample->frame_count; i++) {
     const uint64_t address = profile_address(sample, i);
-    profile->frames[i] =
-        onstack_is_interpreted(address) ? address : onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
+    profile->frames[i] = onstack_is_interpreted(address)
+                             ? address
+                             : onstack_profile_history_resolve(&profile->history, address, sample->time_ns);
   }
 }
 
 /* Whether the mappings must be read before this sample is counted. Where libraries come and go all the time, samples outside of
    them need none. */
 static bool profile_needs_maps(onstack_profile *profile, const onstack_sample *sample) {
-  if (!onstack_profile_sight_has_changed(&profile->sight)) return false;
-  onstack_profile_sight_ask(&profile->sight);
+  if (!onstack_profile_history_has_changed(&profile->history)) return false;
   for (uint32_t i = 0; i < sample->frame_count; i++) {
     const uint64_t address = profile_address(sample, i);
-    if (!onstack_is_interpreted(address) && !onstack_profile_sight_still_holds(&profile->sight, address)) return true;
+    if (!onstack_is_interpreted(address) && !onstack_profile_history_still_holds(&profile->history, address)) return true;
   }
   return false;
 }
@@ -27562,7 +27335,7 @@ static bool profile_is_outside(const onstack_profile *profile, uint32_t frame_co
     const uint64_t address = profile->frames[i];
     if (address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address)) continue; /* the latter has its name */
     if (mapping && address >= mapping->start && address < mapping->limit) continue;
-    mapping = onstack_profile_maps_find(profile->sight.maps, address);
+    mapping = onstack_profile_maps_find(profile->history.maps, address);
     if (!mapping) return true;
   }
   return false;
@@ -27619,19 +27392,19 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *given) {
 
 /* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
 static void profile_move(onstack_profile *from, onstack_profile *to) {
-  onstack_profile_sight sight = to->sight;
+  onstack_profile_history history = to->history;
   bool maps_stale = to->maps_stale;
   uint64_t maps_read_ns = to->maps_read_ns, start_ns = to->start_ns;
   int64_t start_unix_ns = to->start_unix_ns;
   to->stacks = from->stacks;
-  to->sight = from->sight;
+  to->history = from->history;
   to->maps_stale = from->maps_stale;
   to->maps_read_ns = from->maps_read_ns;
   to->start_ns = from->start_ns;
   to->start_unix_ns = from->start_unix_ns;
   memcpy(to->sums, from->sums, sizeof(to->sums));
   from->stacks = NULL;
-  from->sight = sight;
+  from->history = history;
   from->maps_stale = maps_stale;
   from->maps_read_ns = maps_read_ns;
   from->start_ns = start_ns;
@@ -27679,7 +27452,7 @@ ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
   bool sound = pthread_mutex_trylock(&profile->lock) == 0;
   onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
   profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (!sound) onstack_profile_sight_after_fork(&profile->sight);
+  if (!sound) onstack_profile_history_after_fork(&profile->history);
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
   memset(profile->sums, 0, sizeof(profile->sums));
@@ -27760,7 +27533,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
   onstack_profile_maps *old = profile_reread_maps(profile, true);
   int error = profile_copy_stacks(profile, only, age_ns, view);
   if (error == 0) {
-    view->maps = profile->sight.maps;
+    view->maps = profile->history.maps;
     onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
     view->duration_ns = (int64_t)onstack_monotonic_ns() - (int64_t)profile->start_ns;
@@ -28979,8 +28752,7 @@ onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_prof
   return !*place ? NULL : &tables->mappings[*place - maps->items];
 }
 
-uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address) {
-  if (place) address = onstack_profile_mapping_real(place, address);
+uint64_t onstack_profile_tables_real(uint64_t address) {
   return address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address) ? 0 : address;
 }
 

@@ -212,7 +212,7 @@ static int otlp_add_location(onstack_otlp_writer *writer, uint32_t number) {
       onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
   if (mapping) onstack_protobuf_add_number(&writer->message, otlp_location_mapping, mapping->number);
   onstack_protobuf_add_number(&writer->message, otlp_location_address,
-                              onstack_profile_tables_real(place, symbols->addresses[number]));
+                              onstack_profile_tables_real(symbols->addresses[number]));
   int error = onstack_profile_tables_add_lines(&writer->tables, lines, mapping, &writer->message);
   if (error == 0) error = otlp_add_frame_type(writer, lines, place);
   otlp_add_entry(writer, otlp_dictionary_locations);
@@ -263,8 +263,8 @@ static int otlp_add_mapping(onstack_otlp_writer *writer, uint32_t item) {
   uint32_t path, build_id;
   int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
   if (error != 0) return error;
-  onstack_protobuf_add_number(message, otlp_mapping_memory_start, mapping->real);
-  onstack_protobuf_add_number(message, otlp_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, otlp_mapping_memory_start, mapping->start);
+  onstack_protobuf_add_number(message, otlp_mapping_memory_limit, mapping->limit);
   onstack_protobuf_add_number(message, otlp_mapping_file_offset, mapping->offset);
   onstack_protobuf_add_number(message, otlp_mapping_filename, path);
   error = otlp_add_mapping_attributes(writer, &writer->tables.mappings[item], build_id);

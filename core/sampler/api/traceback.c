@@ -60,7 +60,7 @@ static int traceback_read_names(void) {
   onstack_loader_counts loaded = traceback_named;
   onstack_loader_count(&loaded);
   if (traceback_names && onstack_loader_same(&loaded, &traceback_named)) return 0;
-  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
+  onstack_profile_maps *maps = onstack_profile_maps_read();
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
   if (maps) onstack_profile_maps_free(maps);
   if (!set) return -ENOMEM;
