@@ -475,7 +475,7 @@ typedef struct onstack_stats {
   uint64_t late;            /* ticks of sessions that were over already */
   uint64_t looped;          /* foreign signals that came back from the action below while being forwarded; dropped */
   const char *unwinder;     /* name in use; static, or the user's */
-  const char *reader;       /* memory reader in use: "probe", "copy", "pipe", "none"; static */
+  const char *reader;       /* memory reader in use: "probe", "copy", "none"; static */
   const char *clock;        /* who ticks: "cpu", "wall", "wall-signal", "heap", or "cpu-ticker", "wall-signal-ticker" where
                                  timers cannot be had (a thread of ours looks at the others' clocks then, and sends the
                                  signals); static */

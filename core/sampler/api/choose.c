@@ -92,9 +92,6 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
       chosen = &onstack_reader_probe;
     else if (*copy_works)
       chosen = &onstack_reader_copy;
-    /* Its pipes serve `probe`, too. */
-    if (!*copy_works && onstack_reader_pipe.self_test(good, bad) && chosen == &onstack_reader_none)
-      chosen = &onstack_reader_pipe;
   }
   munmap(pages, 2 * CHOOSE_LARGEST_PAGE);
   return chosen;

@@ -50,7 +50,6 @@ static void fork_make_mark(void) {
   if (!mark) return;
   onstack_store_relaxed(mark, FORK_KNOWN);
   onstack_publish(&fork_mark, mark);
-  onstack_memory_pipe_set_process_word(mark);
 }
 
 /* The innermost fork that this thread is in; NULL: none that is known. */
