@@ -5145,7 +5145,7 @@ ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
 #endif
 
 /* ---- core/profile/text.h ---- */
-/* A dump as text: threads with the same stack stand together, above it; the group of the lowest thread id comes first. */
+/* Text that is not a profile's: dumps, and the account of the process's memory. */
 #ifndef ONSTACK_PROFILE_TEXT_H
 #define ONSTACK_PROFILE_TEXT_H
 
@@ -5231,12 +5231,24 @@ ONSTACK_INTERNAL onstack_protobuf_reader onstack_protobuf_read(const onstack_pro
 
 #endif
 
+/* A dump: threads with the same stack stand together, above it; the group of the lowest thread id comes first. */
+
 /* A line that no reader takes for two, whatever the thread calls itself. */
 ONSTACK_INTERNAL void onstack_threads_text_thread(onstack_profile_output *output, int32_t tid, const char *name);
 
 /* The profile's samples of ONSTACK_KIND_DUMP. Errors: OPTIONS, -ENOMEM, the symbolizer's; the output's. */
 ONSTACK_INTERNAL int onstack_threads_text(onstack_profile *profile, const onstack_write_options *options,
                                           onstack_profile_output *output);
+
+/*
+ * The lines of onstack_session_memory_text (the public header), of which `sampled` bytes are in use by a heap session.
+ * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
+ * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
+ * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
+ * Context: any thread, with cancellation disabled. Errors: as onstack_session_memory_text.
+ */
+ONSTACK_INTERNAL int onstack_memory_text(uint64_t sampled, const onstack_runtime_memory *runtime, bool ask_malloc,
+                                         onstack_writer writer, void *data);
 
 #endif
 
@@ -6478,23 +6490,7 @@ bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, cons
   return interpreters->begins;
 }
 
-/* ---- core/sampler/api/memory_text.c ---- */
-/* The account of the process's memory (onstack_session_memory_text). */
-/* ---- core/sampler/api/memory_text.h ---- */
-/* The account of the process's memory (onstack_session_memory_text), as the preload writes it. */
-#ifndef ONSTACK_SAMPLER_API_MEMORY_TEXT_H
-#define ONSTACK_SAMPLER_API_MEMORY_TEXT_H
-
-/*
- * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
- * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
- * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
- * Errors: as onstack_session_memory_text.
- */
-ONSTACK_INTERNAL int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime,
-                                               bool ask_malloc, onstack_writer writer, void *data);
-
-#endif
+/* ---- core/sampler/api/options.c ---- */
 
 /* ---- core/sampler/modules/go_runtime.h ---- */
 /*
@@ -6515,298 +6511,6 @@ ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
 ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 
 #endif
-
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* ---- what the process's memory is by its mappings: bytes that are resident, each in one sum ---- */
-
-typedef enum onstack_memory_part {
-  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
-  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
-  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
-  ONSTACK_MEMORY_STACKS,    /* of threads */
-  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
-  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
-  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
-  ONSTACK_MEMORY_PARTS
-} onstack_memory_part;
-
-#define MEMORY_THREADS 16384u             /* whose stacks are looked for */
-#define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
-#define MEMORY_SYSCALL_BYTES ((size_t)256)
-
-/* runtime/malloc.go, mallocinit: arenas follow each other from an address on that is far from the program's and its
-   libraries', by chance since Go 1.26 and this one before. */
-#define MEMORY_GO_FIRST ((uint64_t)0xc0 << 32)
-#define MEMORY_GO_BEFORE ((uint64_t)64 << 30) /* arenas before and behind that of an object */
-#define MEMORY_GO_BEHIND ((uint64_t)256 << 30)
-
-typedef struct memory_map {
-  uint64_t *parts;
-  onstack_memory_part part; /* of the mapping whose size comes next */
-  uint64_t go_low, go_high; /* where a runtime's heap lies; equal: nowhere */
-  uint64_t data_high;       /* where the data of a file ended, if the last mapping was such */
-  size_t count;
-  uint64_t stack_pointers[MEMORY_THREADS]; /* ascending */
-} memory_map;
-
-/* proc_pid_syscall(5): "N arguments... SP PC" of a thread that is in the kernel, "running" of one that is not. */
-static bool memory_stack_pointer(char *line, uint64_t *stack_pointer) {
-  char *last = strrchr(line, ' '), *before;
-  if (!last) return false;
-  *last = 0;
-  before = strrchr(line, ' ');
-  if (!before) return false;
-  *stack_pointer = strtoull(before + 1, NULL, 16);
-  return *stack_pointer != 0;
-}
-
-static void memory_note_thread(void *data, uint32_t tid) {
-  memory_map *map = data;
-  char text[MEMORY_SYSCALL_BYTES];
-  if (map->count == MEMORY_THREADS) return;
-  snprintf(text, sizeof(text), "/proc/self/task/%u/syscall", tid);
-  const long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)text, O_RDONLY | O_CLOEXEC, 0);
-  if (file < 0) return;
-  const long got = onstack_sys_call3(SYS_read, file, (long)text, sizeof(text) - 1);
-  onstack_sys_call1(SYS_close, file);
-  text[got > 0 ? got : 0] = 0;
-  if (memory_stack_pointer(text, &map->stack_pointers[map->count])) map->count++;
-}
-
-static int memory_compare(const void *left, const void *right) {
-  const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-  return a < b ? -1 : a > b;
-}
-
-static bool memory_has_stack(const memory_map *map, const onstack_mapping *mapping) {
-  size_t low = 0, high = map->count;
-  if (mapping->high - mapping->low > MEMORY_STACK) return false;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (map->stack_pointers[middle] < mapping->low)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < map->count && map->stack_pointers[low] < mapping->high;
-}
-
-static bool memory_begins(const onstack_mapping *mapping, const char *with) {
-  return strncmp(mapping->path, with, strlen(with)) == 0;
-}
-
-static bool memory_is_shared(const onstack_mapping *mapping) {
-  return mapping->shared && (memory_begins(mapping, "/memfd:") || memory_begins(mapping, "/SYSV") ||
-                             memory_begins(mapping, "/dev/zero") || memory_begins(mapping, "/dev/shm/"));
-}
-
-static onstack_memory_part memory_part_of_nobody(const memory_map *map, const onstack_mapping *mapping) {
-  if (memory_begins(mapping, "[stack")) return ONSTACK_MEMORY_STACKS;
-  if (memory_begins(mapping, "[v")) return ONSTACK_MEMORY_CODE;
-  if (mapping->executable) return ONSTACK_MEMORY_GENERATED;
-  if (mapping->low >= map->go_low && mapping->low < map->go_high) return ONSTACK_MEMORY_GO;
-  if (mapping->low == map->data_high && mapping->path[0] == 0) return ONSTACK_MEMORY_FILES;
-  return memory_has_stack(map, mapping) ? ONSTACK_MEMORY_STACKS : ONSTACK_MEMORY_REST;
-}
-
-static void memory_visit(void *data, const onstack_mapping *mapping) {
-  memory_map *map = data;
-  if (memory_is_shared(mapping))
-    map->part = ONSTACK_MEMORY_SHARED;
-  else if (mapping->inode != 0)
-    map->part = mapping->executable ? ONSTACK_MEMORY_CODE : ONSTACK_MEMORY_FILES;
-  else
-    map->part = memory_part_of_nobody(map, mapping);
-  map->data_high = mapping->inode != 0 && mapping->writable ? mapping->high : 0;
-}
-
-static void memory_add(void *data, uint64_t bytes) {
-  const memory_map *map = data;
-  map->parts[map->part] += bytes;
-}
-
-/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps
-   cannot be read; -ENOMEM. */
-static int memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
-  memset(parts, 0, ONSTACK_MEMORY_PARTS * sizeof(*parts));
-  memory_map *map = calloc(1, sizeof(*map));
-  if (!map) return -ENOMEM;
-  map->parts = parts;
-  if (object == 0 && onstack_go_runtime_is_present()) object = MEMORY_GO_FIRST;
-  if (object != 0) {
-    map->go_low = object > MEMORY_GO_BEFORE ? object - MEMORY_GO_BEFORE : 0;
-    map->go_high = object + MEMORY_GO_BEHIND;
-  }
-  map->stack_pointers[map->count++] = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  onstack_task_list_each(memory_note_thread, map); /* without a list only fewer stacks are known */
-  qsort(map->stack_pointers, map->count, sizeof(map->stack_pointers[0]), memory_compare);
-  const int result = onstack_proc_smaps_each(memory_visit, memory_add, map);
-  free(map);
-  return result;
-}
-
-/* ---- text ---- */
-
-#define MEMORY_LINE ((size_t)160)
-#define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
-_Static_assert(offsetof(onstack_runtime_memory, idle) + sizeof(uint64_t) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
-
-typedef struct memory_text {
-  onstack_writer writer;
-  void *data;
-  int error;
-} memory_text;
-
-static void memory_line(memory_text *text, uint64_t bytes, const char *owner, const char *what) {
-  ONSTACK_STOP_EXCEPTIONS;
-  char line[MEMORY_LINE];
-  if (text->error != 0) return;
-  const int length = snprintf(line, sizeof(line), "onstack.memory bytes=%" PRIu64 " of=%s%s\n", bytes, owner, what);
-  if (length <= 0 || (size_t)length >= sizeof(line)) return;
-  if (text->writer(text->data, line, (size_t)length) != 0) text->error = ONSTACK_E_OUTPUT;
-}
-
-/* A part of what is left. Parts that nobody can name in full may be told larger than they are. */
-static void memory_part(memory_text *text, uint64_t *left, uint64_t bytes, const char *owner, const char *what) {
-  if (bytes > *left) bytes = *left;
-  if (bytes == 0) return;
-  memory_line(text, bytes, owner, what);
-  *left -= bytes;
-}
-
-/* What allocators say of themselves. */
-typedef struct memory_malloc {
-  uint64_t in_use; /* 0: they say nothing */
-  uint64_t all;    /* what they have of the kernel's */
-} memory_malloc;
-
-/* As in glibc's malloc.h since 2.33; looked up when asked for, so that the library loads with older ones. */
-typedef struct memory_mallinfo2 {
-  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
-} memory_mallinfo2;
-
-#define MEMORY_FIND(place, name) *(void **)(void *)&(place) = dlsym(RTLD_DEFAULT, name)
-
-typedef int memory_control(const char *, void *, size_t *, void *, size_t); /* jemalloc's mallctl */
-
-/* Beside libc's malloc there may be jemallocs with names of their own: of the crate tikv-jemallocator, and DuckDB's. Weak: NULL
-   where the program that this library is linked into has none. Without statistics they answer ENOENT. */
-#if defined(__ELF__)
-__attribute__((weak)) extern memory_control je_mallctl, _rjem_mallctl, duckdb_je_mallctl;
-static memory_control *const memory_linked_in[] = {je_mallctl, _rjem_mallctl, duckdb_je_mallctl};
-#else
-static memory_control *const memory_linked_in[] = {NULL};
-#endif
-
-static uint64_t memory_ask_jemalloc(memory_control *control, const char *name) {
-  size_t bytes = 0, length = sizeof(bytes);
-  return control(name, &bytes, &length, NULL, 0) == 0 && length == sizeof(bytes) ? bytes : 0;
-}
-
-static void memory_add_jemalloc(memory_malloc *sum, memory_control *control) {
-  uint64_t epoch = 1;
-  control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
-  sum->in_use += memory_ask_jemalloc(control, "stats.allocated");
-  sum->all += memory_ask_jemalloc(control, "stats.resident");
-}
-
-static memory_malloc memory_of_allocators(void) {
-  memory_malloc sum = {0, 0};
-  memory_control *control;
-  memory_mallinfo2 (*info)(void);
-  MEMORY_FIND(control, "mallctl"); /* whoever has it replaces libc's */
-  MEMORY_FIND(info, "mallinfo2");
-  if (control) {
-    memory_add_jemalloc(&sum, control);
-  } else if (info) {
-    const memory_mallinfo2 now = info();
-    sum = (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
-  }
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory_linked_in); i++)
-    if (memory_linked_in[i] && memory_linked_in[i] != control) memory_add_jemalloc(&sum, memory_linked_in[i]);
-  return sum;
-}
-
-/* Its heap is measured where it is known; otherwise it lies in the rest, and is as the runtime says. */
-static void memory_write_heap(memory_text *text, uint64_t *heap, uint64_t *rest, const onstack_runtime_memory *runtime) {
-  const char *name = runtime->name ? runtime->name : "runtime";
-  uint64_t *left = *heap > 0 ? heap : rest;
-  const uint64_t idle = *heap > 0 ? UINT64_MAX : runtime->idle;
-  memory_part(text, left, runtime->in_use, name, ", in use");
-  memory_part(text, left, runtime->stacks, name, ", stacks");
-  memory_part(text, left, idle, name, ", free");
-}
-
-/*
- * Out of what no mapping tells apart. What is in use has been touched, and comes first; what an allocator or a runtime has for
- * itself may in part never have been.
- */
-static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime,
-                              memory_malloc malloc_says) {
-  const uint64_t in_use = malloc_says.in_use;
-  /* By chance. What is more is another allocator's, of which malloc knows nothing. */
-  if (sampled > in_use && sampled / 2 < in_use) sampled = in_use;
-  memory_part(text, rest, onstack_own_memory_resident(), "this profiler", "");
-  memory_part(text, rest, sampled, "native, in use, in the profile", "");
-  memory_part(text, rest, in_use > sampled ? in_use - sampled : 0, "native, in use, not in the profile", "");
-  if (runtime) memory_part(text, rest, runtime->other, runtime->name ? runtime->name : "runtime", ", its runtime's own");
-  memory_part(text, rest, malloc_says.all > in_use ? malloc_says.all - in_use : 0, "native, free in the allocator", "");
-}
-
-static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS], uint64_t sampled,
-                         const onstack_runtime_memory *runtime, memory_malloc malloc_says) {
-  static const struct {
-    onstack_memory_part part;
-    const char *name;
-  } names[] = {{ONSTACK_MEMORY_STACKS, "stacks of threads"},
-               {ONSTACK_MEMORY_CODE, "code"},
-               {ONSTACK_MEMORY_FILES, "files, data of libraries"},
-               {ONSTACK_MEMORY_GENERATED, "generated code"},
-               {ONSTACK_MEMORY_SHARED, "shared memory"}};
-  uint64_t all = 0, rest = parts[ONSTACK_MEMORY_REST], heap = parts[ONSTACK_MEMORY_GO];
-  for (uint32_t i = 0; i < ONSTACK_MEMORY_PARTS; i++) all += parts[i];
-  memory_line(text, all, "resident", "");
-  if (runtime) memory_write_heap(text, &heap, &rest, runtime);
-  memory_part(text, &heap, UINT64_MAX, "Go, objects, stacks and free", "");
-  memory_write_rest(text, &rest, sampled, runtime, malloc_says);
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(names); i++)
-    memory_part(text, &parts[names[i].part], UINT64_MAX, names[i].name, "");
-  memory_line(text, rest, "unexplained", "");
-}
-
-int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime, bool ask_malloc,
-                              onstack_writer writer, void *data) {
-  const memory_malloc nothing = {0, 0};
-  uint64_t parts[ONSTACK_MEMORY_PARTS];
-  onstack_runtime_memory known;
-  onstack_stats stats = {.size = sizeof(stats)};
-  memory_text text = {writer, data, 0};
-  int result = writer ? 0 : ONSTACK_E_OPTIONS;
-  if (result == 0 && runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
-  if (result == 0 && session) result = onstack_session_stats(session, &stats);
-  if (result == 0) result = memory_map_read(runtime ? known.address : 0, parts);
-  if (result < 0) return result;
-  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL, ask_malloc ? memory_of_allocators() : nothing);
-  return text.error;
-}
-
-int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
-                                void *data) {
-  ONSTACK_UNCANCELLED;
-  onstack_ours++;
-  const int result = onstack_memory_text_write(session, runtime, true, writer, data);
-  onstack_ours--;
-  return result;
-}
-
-/* ---- core/sampler/api/options.c ---- */
 
 #include <signal.h>
 #include <string.h>
@@ -8113,6 +7817,19 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   if (!modules) return -ENOMEM;
   for (uint32_t i = 0; result == 0 && i < count; i++) result = visit(data, &modules[i]);
   free(modules);
+  return result;
+}
+
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  ONSTACK_UNCANCELLED;
+  onstack_stats stats = {.size = sizeof(stats)};
+  int result = writer ? 0 : ONSTACK_E_OPTIONS;
+  if (result == 0 && session) result = onstack_session_stats(session, &stats);
+  if (result < 0) return result;
+  onstack_ours++;
+  result = onstack_memory_text(stats.heap_in_use, runtime, true, writer, data);
+  onstack_ours--;
   return result;
 }
 
@@ -25643,6 +25360,262 @@ uint64_t onstack_profile_history_resolve(const onstack_profile_history *history,
   if (!mapping || mapping->back_ns == 0) return address;
   if (time_ns == 0) return mapping->replaced ? ONSTACK_MAPS_UNKNOWN : address;
   return time_ns <= mapping->lost_ns || time_ns >= mapping->back_ns ? address : ONSTACK_MAPS_UNKNOWN;
+}
+
+/* ---- core/profile/memory.c ---- */
+/* The account of the process's resident memory in heap profiles: by /proc/self/smaps, and by what allocators report. */
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- resident bytes by mappings, each byte in one part ---- */
+
+typedef enum memory_part {
+  MEMORY_STACKS,                 /* of threads */
+  MEMORY_CODE,                   /* of files, executable; the vDSO */
+  MEMORY_FILES,                  /* of files otherwise, and the zeroed data (.bss) behind a library's */
+  MEMORY_GENERATED,              /* executable, of no file */
+  MEMORY_SHARED,                 /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
+  MEMORY_NAMED,                  /* those above have a line each */
+  MEMORY_RUNTIME = MEMORY_NAMED, /* the heap of Go, or of another runtime: objects and its stacks */
+  MEMORY_REST,                   /* heaps, and whatever else is anonymous */
+  MEMORY_PARTS
+} memory_part;
+
+static const char *const memory_names[MEMORY_NAMED] = {"stacks of threads", "code", "files, data of libraries",
+                                                       "generated code", "shared memory"};
+
+#define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
+#define MEMORY_SYSCALL_BYTES ((size_t)256)
+
+/* runtime/malloc.go, mallocinit: arenas follow each other from an address on that is far from the program's and its
+   libraries', by chance since Go 1.26 and this one before. */
+#define MEMORY_GO_FIRST ((uint64_t)0xc0 << 32)
+#define MEMORY_GO_BEFORE ((uint64_t)64 << 30) /* arenas before and behind that of an object */
+#define MEMORY_GO_BEHIND ((uint64_t)256 << 30)
+
+typedef struct memory_map {
+  uint64_t parts[MEMORY_PARTS];
+  memory_part part; /* of the mapping whose size comes next */
+  uint64_t runtime_low, runtime_high;
+  uint64_t data_high;           /* where the data of a file ended, if the last mapping was such */
+  uint64_t *stack_pointers;     /* of threads, ascending */
+  size_t count, capacity, next; /* next: the first that is not below the last mapping */
+} memory_map;
+
+/* proc_pid_syscall(5): "N arguments... SP PC" of a thread that is in the kernel, "running" of one that is not. */
+static uint64_t memory_stack_pointer(const char *tid) {
+  char text[MEMORY_SYSCALL_BYTES];
+  snprintf(text, sizeof(text), "/proc/self/task/%.20s/syscall", tid);
+  const int file = open(text, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  const ssize_t got = read(file, text, sizeof(text) - 1);
+  close(file);
+  text[got > 0 ? got : 0] = 0;
+  char *last = strrchr(text, ' ');
+  if (last) *last = 0;
+  const char *before = last ? strrchr(text, ' ') : NULL;
+  return before ? strtoull(before + 1, NULL, 16) : 0;
+}
+
+static int memory_compare(const void *left, const void *right) {
+  const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+  return a < b ? -1 : a > b;
+}
+
+/* If a thread is running, or memory is out, its stack is in the rest. */
+static void memory_find_stacks(memory_map *map) {
+  DIR *threads = opendir("/proc/self/task");
+  for (const struct dirent *entry; threads && (entry = readdir(threads));) {
+    const uint64_t stack_pointer = entry->d_name[0] == '.' ? 0 : memory_stack_pointer(entry->d_name);
+    void *grown = stack_pointer == 0
+                      ? NULL
+                      : onstack_profile_grow(map->stack_pointers, &map->capacity, map->count + 1, sizeof(stack_pointer));
+    if (!grown) continue;
+    map->stack_pointers = grown;
+    map->stack_pointers[map->count++] = stack_pointer;
+  }
+  if (threads) closedir(threads);
+  if (map->count > 0) qsort(map->stack_pointers, map->count, sizeof(*map->stack_pointers), memory_compare);
+}
+
+static bool memory_has_stack(memory_map *map, const onstack_mapping *mapping) {
+  while (map->next < map->count && map->stack_pointers[map->next] < mapping->low) map->next++;
+  return map->next < map->count && map->stack_pointers[map->next] < mapping->high &&
+         mapping->high - mapping->low <= MEMORY_STACK;
+}
+
+static bool memory_begins(const onstack_mapping *mapping, const char *with) {
+  return strncmp(mapping->path, with, strlen(with)) == 0;
+}
+
+static bool memory_is_shared(const onstack_mapping *mapping) {
+  return mapping->shared && (memory_begins(mapping, "/memfd:") || memory_begins(mapping, "/SYSV") ||
+                             memory_begins(mapping, "/dev/zero") || memory_begins(mapping, "/dev/shm/"));
+}
+
+static memory_part memory_part_of(memory_map *map, const onstack_mapping *mapping) {
+  if (memory_is_shared(mapping)) return MEMORY_SHARED;
+  if (mapping->inode != 0) return mapping->executable ? MEMORY_CODE : MEMORY_FILES;
+  if (memory_begins(mapping, "[stack")) return MEMORY_STACKS;
+  if (memory_begins(mapping, "[v")) return MEMORY_CODE;
+  if (mapping->executable) return MEMORY_GENERATED;
+  if (mapping->low >= map->runtime_low && mapping->low < map->runtime_high) return MEMORY_RUNTIME;
+  if (mapping->low == map->data_high && mapping->path[0] == 0) return MEMORY_FILES;
+  return memory_has_stack(map, mapping) ? MEMORY_STACKS : MEMORY_REST;
+}
+
+static void memory_visit(void *data, const onstack_mapping *mapping) {
+  memory_map *map = data;
+  map->part = memory_part_of(map, mapping);
+  map->data_high = mapping->inode != 0 && mapping->writable ? mapping->high : 0;
+}
+
+static void memory_add(void *data, uint64_t bytes) {
+  memory_map *map = data;
+  map->parts[map->part] += bytes;
+}
+
+/* `object`: an address in a runtime's heap; 0: Go's is looked for. Errors: -errno, when /proc/self/smaps cannot be read. */
+static int memory_map_read(uint64_t object, memory_map *map) {
+  if (object == 0) object = MEMORY_GO_FIRST;
+  *map = (memory_map){.runtime_low = object > MEMORY_GO_BEFORE ? object - MEMORY_GO_BEFORE : 0,
+                      .runtime_high = object + MEMORY_GO_BEHIND};
+  memory_find_stacks(map);
+  const int result = onstack_proc_smaps_each(memory_visit, memory_add, map);
+  free(map->stack_pointers);
+  return result;
+}
+
+/* ---- what allocators report ---- */
+
+typedef struct memory_malloc {
+  uint64_t in_use; /* 0: not known */
+  uint64_t all;    /* what they have of the kernel's */
+} memory_malloc;
+
+/* As in glibc's malloc.h since 2.33; looked up when asked for, so that the library loads with older ones. */
+typedef struct memory_mallinfo2 {
+  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+} memory_mallinfo2;
+
+typedef int memory_control(const char *, void *, size_t *, void *, size_t); /* jemalloc's mallctl */
+
+/* Beside libc's malloc there may be jemallocs with names of their own: of the crate tikv-jemallocator, and DuckDB's. Weak: NULL
+   where the program that this library is linked into has none. Without statistics they answer ENOENT. */
+#if defined(__ELF__)
+__attribute__((weak)) extern memory_control je_mallctl, _rjem_mallctl, duckdb_je_mallctl;
+static memory_control *const memory_linked_in[] = {je_mallctl, _rjem_mallctl, duckdb_je_mallctl};
+#else
+static memory_control *const memory_linked_in[] = {NULL};
+#endif
+
+static uint64_t memory_ask_jemalloc(memory_control *control, const char *name) {
+  size_t bytes = 0, length = sizeof(bytes);
+  return control(name, &bytes, &length, NULL, 0) == 0 && length == sizeof(bytes) ? bytes : 0;
+}
+
+static void memory_add_jemalloc(memory_malloc *sum, memory_control *control) {
+  uint64_t epoch = 1;
+  control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
+  sum->in_use += memory_ask_jemalloc(control, "stats.allocated");
+  sum->all += memory_ask_jemalloc(control, "stats.resident");
+}
+
+static memory_malloc memory_of_allocators(void) {
+  memory_malloc sum = {0, 0};
+  memory_control *control;
+  memory_mallinfo2 (*info)(void);
+  *(void **)(void *)&control = dlsym(RTLD_DEFAULT, "mallctl"); /* an allocator that has it replaces libc's */
+  *(void **)(void *)&info = dlsym(RTLD_DEFAULT, "mallinfo2");
+  if (control) {
+    memory_add_jemalloc(&sum, control);
+  } else if (info) {
+    const memory_mallinfo2 now = info();
+    sum = (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
+  }
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory_linked_in); i++)
+    if (memory_linked_in[i] && memory_linked_in[i] != control) memory_add_jemalloc(&sum, memory_linked_in[i]);
+  return sum;
+}
+
+/* ---- text ---- */
+
+#define MEMORY_LINE ((size_t)160)
+#define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
+_Static_assert(offsetof(onstack_runtime_memory, idle) + sizeof(uint64_t) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
+
+typedef struct memory_text {
+  onstack_writer writer;
+  void *data;
+  int error;
+} memory_text;
+
+static void memory_line(memory_text *text, uint64_t bytes, const char *owner, const char *what) {
+  ONSTACK_STOP_EXCEPTIONS;
+  char line[MEMORY_LINE];
+  if (text->error != 0) return;
+  const int length = snprintf(line, sizeof(line), "onstack.memory bytes=%" PRIu64 " of=%s%s\n", bytes, owner, what);
+  if (length <= 0 || (size_t)length >= sizeof(line)) return;
+  if (text->writer(text->data, line, (size_t)length) != 0) text->error = ONSTACK_E_OUTPUT;
+}
+
+/* A part of what is left. An allocator's or a runtime's figure may be more than what is resident. */
+static void memory_take(memory_text *text, uint64_t *left, uint64_t bytes, const char *owner, const char *what) {
+  if (bytes > *left) bytes = *left;
+  if (bytes == 0) return;
+  memory_line(text, bytes, owner, what);
+  *left -= bytes;
+}
+
+/*
+ * What is in use has been touched, and comes first; what an allocator or a runtime has for itself may in part never have been.
+ * A runtime's heap is measured if its place is known; otherwise it is in the rest, and is as large as the runtime reports.
+ */
+static void memory_write(memory_text *text, uint64_t parts[MEMORY_PARTS], uint64_t sampled,
+                         const onstack_runtime_memory *runtime, memory_malloc malloc_says) {
+  uint64_t all = 0, *rest = &parts[MEMORY_REST], *heap = &parts[MEMORY_RUNTIME], in_use = malloc_says.in_use;
+  const char *name = runtime && runtime->name ? runtime->name : "runtime";
+  for (uint32_t i = 0; i < MEMORY_PARTS; i++) all += parts[i];
+  memory_line(text, all, "resident", "");
+  if (runtime) {
+    uint64_t *left = *heap > 0 ? heap : rest;
+    const uint64_t idle = *heap > 0 ? UINT64_MAX : runtime->idle;
+    memory_take(text, left, runtime->in_use, name, ", in use");
+    memory_take(text, left, runtime->stacks, name, ", stacks");
+    memory_take(text, left, idle, name, ", free");
+  }
+  memory_take(text, heap, UINT64_MAX, "Go, objects, stacks and free", "");
+  /* A sample's share is a matter of chance. What is far more is another allocator's, of which malloc knows nothing. */
+  if (sampled > in_use && sampled / 2 < in_use) sampled = in_use;
+  memory_take(text, rest, onstack_own_memory_resident(), "this profiler", "");
+  memory_take(text, rest, sampled, "native, in use, in the profile", "");
+  memory_take(text, rest, in_use > sampled ? in_use - sampled : 0, "native, in use, not in the profile", "");
+  if (runtime) memory_take(text, rest, runtime->other, name, ", its runtime's own");
+  memory_take(text, rest, malloc_says.all > in_use ? malloc_says.all - in_use : 0, "native, free in the allocator", "");
+  for (uint32_t i = 0; i < MEMORY_NAMED; i++) memory_take(text, &parts[i], UINT64_MAX, memory_names[i], "");
+  memory_line(text, *rest, "unexplained", "");
+}
+
+int onstack_memory_text(uint64_t sampled, const onstack_runtime_memory *runtime, bool ask_malloc, onstack_writer writer,
+                        void *data) {
+  memory_map map;
+  onstack_runtime_memory known = {.address = 0};
+  memory_text text = {writer, data, 0};
+  int result = 0;
+  if (runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
+  if (result == 0) result = memory_map_read(known.address, &map);
+  if (result < 0) return result;
+  const memory_malloc reported = ask_malloc ? memory_of_allocators() : (memory_malloc){0, 0};
+  memory_write(&text, map.parts, sampled, runtime ? &known : NULL, reported);
+  return text.error;
 }
 
 /* ---- core/profile/otlp/otlp.c ---- */

@@ -3,8 +3,10 @@
 #include "sampler/api/session.h"
 
 #include "platform/exceptions.h"
+#include "platform/own_memory.h"
 #include "platform/sized.h"
 #include "platform/uncancelled.h"
+#include "profile/text.h"
 #include "sampler/api/fork.h"
 #include "sampler/modules/modules.h"
 #include "sampler/source/clock.h"
@@ -134,5 +136,18 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   if (!modules) return -ENOMEM;
   for (uint32_t i = 0; result == 0 && i < count; i++) result = visit(data, &modules[i]);
   free(modules);
+  return result;
+}
+
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  ONSTACK_UNCANCELLED;
+  onstack_stats stats = {.size = sizeof(stats)};
+  int result = writer ? 0 : ONSTACK_E_OPTIONS;
+  if (result == 0 && session) result = onstack_session_stats(session, &stats);
+  if (result < 0) return result;
+  onstack_ours++;
+  result = onstack_memory_text(stats.heap_in_use, runtime, true, writer, data);
+  onstack_ours--;
   return result;
 }
