@@ -7663,7 +7663,7 @@ typedef struct onstack_below {
   onstack_previous *levels[ONSTACK_ACTION_LEVELS];
 } onstack_below;
 
-/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
+/* Other copies of the library read and write it (copy.h), under the lock that they share. */
 typedef struct onstack_action {
   uint32_t running; /* a session of this copy uses the signal (dekker) */
   uint32_t current; /* the trampoline that is installed, or was last */
@@ -7672,11 +7672,6 @@ typedef struct onstack_action {
   uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
   struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
-  uint64_t forwarded;
-  uint64_t forwarded_timer;
-  uint64_t swallowed;
-  uint64_t late;
-  uint64_t looped;
   uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
   /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
      Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
@@ -7689,6 +7684,17 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
+/* What became of signals that entered here; no other copy reads it. */
+typedef struct onstack_signal_counters {
+  uint64_t forwarded;
+  uint64_t forwarded_timer;
+  uint64_t swallowed;
+  uint64_t late;
+  uint64_t looped;
+} onstack_signal_counters;
+
+ONSTACK_INTERNAL_DATA onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
+
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
 
@@ -7698,12 +7704,12 @@ static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing)
 #include <stdlib.h>
 #include <string.h>
 
-static void session_fill_action(const onstack_action *action, onstack_stats *stats) {
-  stats->forwarded = onstack_load_relaxed(&action->forwarded);
-  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
-  stats->swallowed = onstack_load_relaxed(&action->swallowed);
-  stats->late = onstack_load_relaxed(&action->late);
-  stats->looped = onstack_load_relaxed(&action->looped);
+static void session_fill_signal(const onstack_signal_counters *counts, onstack_stats *stats) {
+  stats->forwarded = onstack_load_relaxed(&counts->forwarded);
+  stats->forwarded_timer = onstack_load_relaxed(&counts->forwarded_timer);
+  stats->swallowed = onstack_load_relaxed(&counts->swallowed);
+  stats->late = onstack_load_relaxed(&counts->late);
+  stats->looped = onstack_load_relaxed(&counts->looped);
 }
 
 /* Of one kind. The slot's own events are counted in `ticks` when they come; those of another kind, which must not look like
@@ -7740,7 +7746,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (onstack_clock_signals(slot)) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (onstack_clock_signals(slot)) session_fill_signal(&onstack_signal_counts[slot->signal], stats);
   if (slot->clock->fill) slot->clock->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
@@ -15420,10 +15426,10 @@ ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
 
 /* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
    each other, so every change of these structures raises the version, also a new member at the end. */
-#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK "onstack-handler4"
 #define ONSTACK_COPY_MARK_BYTES 16u
 
-_Static_assert(sizeof(onstack_action) == 1200, "another layout needs another version in ONSTACK_COPY_MARK");
+_Static_assert(sizeof(onstack_action) == 1160, "another layout needs another version in ONSTACK_COPY_MARK");
 
 /*
  * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a
@@ -15669,12 +15675,12 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
-static void action_reset_counters(onstack_action *action) {
-  onstack_store_relaxed(&action->forwarded, (uint64_t)0);
-  onstack_store_relaxed(&action->forwarded_timer, (uint64_t)0);
-  onstack_store_relaxed(&action->swallowed, (uint64_t)0);
-  onstack_store_relaxed(&action->late, (uint64_t)0);
-  onstack_store_relaxed(&action->looped, (uint64_t)0);
+static void action_reset_counters(onstack_signal_counters *counts) {
+  onstack_store_relaxed(&counts->forwarded, (uint64_t)0);
+  onstack_store_relaxed(&counts->forwarded_timer, (uint64_t)0);
+  onstack_store_relaxed(&counts->swallowed, (uint64_t)0);
+  onstack_store_relaxed(&counts->late, (uint64_t)0);
+  onstack_store_relaxed(&counts->looped, (uint64_t)0);
 }
 
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner whose previous action it was. */
@@ -15693,7 +15699,7 @@ static int action_begin(int signal, onstack_action_owner *owner, const struct on
     trampoline = onstack_trampoline_choose(action, &below);
   }
   /* What a pass-through has forwarded since the last stop counts on. */
-  if (!onstack_action_is_ours(previous)) action_reset_counters(action);
+  if (!onstack_action_is_ours(previous)) action_reset_counters(&onstack_signal_counts[signal]);
   onstack_publish(&owner->used, 1u);
   int result = onstack_action_reinstall(signal, owner, trampoline, *previous);
   if (result == 0) return 0;
@@ -16019,6 +16025,7 @@ ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *
 #include <ucontext.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_action onstack_actions[ONSTACK_SIGNALS];
+ONSTACK_INTERNAL_DEFINE onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
 
 typedef void (*action_info)(int, siginfo_t *, void *);
 
@@ -16245,7 +16252,7 @@ ONSTACK_HANDLER onstack_previous *onstack_action_below(int signal, uint32_t tram
 /* To the next level; false: there is none. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
                                                                               uint32_t trampoline) {
-  onstack_action *action = &onstack_actions[signal];
+  onstack_signal_counters *counts = &onstack_signal_counts[signal];
   const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   bool first;
   uint32_t place = action_find_flight(context, frame);
@@ -16253,8 +16260,8 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   onstack_previous *previous = onstack_action_below(signal, trampoline, level);
   bool takes = action_takes_signals(previous);
   /* Counted once for each signal. */
-  if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
-  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
+  if (first) onstack_add_relaxed(takes ? &counts->forwarded : &counts->swallowed, (uint64_t)1);
+  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&counts->forwarded_timer, (uint64_t)1);
   uint64_t stack = takes ? action_stack_for(&previous->action, context, frame) : 0;
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
   if (stack)
@@ -16277,7 +16284,8 @@ static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void
 /* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
 ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context)) return;
-  if (!action_pass(signal, info, context, trampoline)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
+  if (!action_pass(signal, info, context, trampoline))
+    onstack_add_relaxed(&onstack_signal_counts[signal].looped, (uint64_t)1);
 }
 
 /* ---- core/sampler/signal/nesting_fit.c ---- */
@@ -18824,7 +18832,7 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
 }
 
 static ONSTACK_HANDLER void entry_count_late(int signal, bool taken) {
-  if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+  if (!taken) onstack_add_relaxed(&onstack_signal_counts[signal].late, (uint64_t)1);
 }
 
 /* These two by value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. Each is inside

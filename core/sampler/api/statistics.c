@@ -17,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void session_fill_action(const onstack_action *action, onstack_stats *stats) {
-  stats->forwarded = onstack_load_relaxed(&action->forwarded);
-  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
-  stats->swallowed = onstack_load_relaxed(&action->swallowed);
-  stats->late = onstack_load_relaxed(&action->late);
-  stats->looped = onstack_load_relaxed(&action->looped);
+static void session_fill_signal(const onstack_signal_counters *counts, onstack_stats *stats) {
+  stats->forwarded = onstack_load_relaxed(&counts->forwarded);
+  stats->forwarded_timer = onstack_load_relaxed(&counts->forwarded_timer);
+  stats->swallowed = onstack_load_relaxed(&counts->swallowed);
+  stats->late = onstack_load_relaxed(&counts->late);
+  stats->looped = onstack_load_relaxed(&counts->looped);
 }
 
 /* Of one kind. The slot's own events are counted in `ticks` when they come; those of another kind, which must not look like
@@ -59,7 +59,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (onstack_clock_signals(slot)) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (onstack_clock_signals(slot)) session_fill_signal(&onstack_signal_counts[slot->signal], stats);
   if (slot->clock->fill) slot->clock->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
