@@ -9,11 +9,19 @@
 #include "onstack_names.h"
 #include "onstack.h"
 
-/* ---- core/platform/elf_file.c ---- */
-/* ---- core/platform/elf_file.h ---- */
-/* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
-#ifndef ONSTACK_PLATFORM_ELF_FILE_H
-#define ONSTACK_PLATFORM_ELF_FILE_H
+/* ---- core/platform/calls.c ---- */
+/* ---- core/platform/calls.h ---- */
+/*
+ * What the calls of the public header share: cancellation, exceptions of the host, structures with a size, kinds of samples.
+ *
+ * pthread_cancel on a thread that is inside this library. open, read, pthread_join and most of stdio are cancellation points:
+ * a thread that is cancelled in one of them ends, keeps our locks, and leaks memory and descriptors. Therefore each public
+ * function that reaches a cancellation point while it holds something begins with ONSTACK_UNCANCELLED. The macro disables
+ * cancellation until the function returns. A cancellation request that arrives meanwhile stays pending, and takes effect at the
+ * caller's next cancellation point.
+ */
+#ifndef ONSTACK_PLATFORM_CALLS_H
+#define ONSTACK_PLATFORM_CALLS_H
 
 /* ---- core/platform/defs.h ---- */
 /*
@@ -60,7 +68,222 @@
 #define ONSTACK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define ONSTACK_CACHE_LINE 64
 
+/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
+
+/*
+ * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
+ * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
+ * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
+ */
+#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
+#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
+
+static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
+  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
+}
+
+/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
+#define ONSTACK_PAGE ((uint64_t)4096)
+
 #endif
+
+#include <pthread.h>
+
+static inline __attribute__((unused)) int onstack_uncancelled_begin(void) {
+  int before = PTHREAD_CANCEL_ENABLE;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  return before;
+}
+
+static inline __attribute__((unused)) void onstack_uncancelled_end(const int *before) {
+  pthread_setcancelstate(*before, NULL);
+}
+
+/* May be nested. A callback of the host that leaves by pthread_exit is not supported; nothing is put back then. */
+#define ONSTACK_UNCANCELLED                                                                                                 \
+  const int onstack_uncancelled_before __attribute__((cleanup(onstack_uncancelled_end), unused)) =                          \
+      onstack_uncancelled_begin()
+
+/*
+ * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
+ * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
+ * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit) has no search and goes
+ * on; cancellation is disabled (above).
+ */
+
+/* A personality routine of the Itanium C++ ABI; only unwind tables refer to it. */
+ONSTACK_INTERNAL int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context);
+
+/* 0x1b: the address is stored as 32 bits relative to its place. By name, because aarch64 has no constraint for it.
+   Where the compiler writes no .cfi directives there is no unwind information, and the search ends by itself. */
+#if defined(__linux__) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
+#define ONSTACK_STOP_EXCEPTIONS __asm__ volatile(".cfi_personality 0x1b, onstack_exceptions_stop")
+#else
+#define ONSTACK_STOP_EXCEPTIONS (void)0
+#endif
+
+/*
+ * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
+ * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
+ * is filled in, it becomes zero.
+ *
+ * What a structure must have at least is its size in version 0.1, never its size today: programs that were built when it was
+ * shorter must go on. Each such number stands where the structure is read, as ..._SIZE_0_1. Of a structure that stays the
+ * caller's (an unwinder, a provider) members that are new since then are read only where its `size` covers them.
+ */
+
+/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
+   the structure must not be touched. */
+#define ONSTACK_SIZED_LIMIT 4096u
+
+/* The shortest options that ever were: up to sink_data. */
+#define ONSTACK_OPTIONS_SIZE_0_1 ((size_t)64)
+
+/* Whether a structure of the caller is at least `least_bytes` long, and zero from `known_bytes` on. ONSTACK_E_OPTIONS: not. */
+ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes);
+
+/* The same, and copies it into `known`. */
+ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
+
+/* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
+ONSTACK_INTERNAL int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes);
+
+/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
+ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
+
+/* Kinds of samples (ONSTACK_KIND_* in the public header), as an index, and their units. */
+
+#define ONSTACK_KINDS 6u /* the known ones, and place 0, which is none */
+
+/* ONSTACK_UNIT_*; 0: no such kind. */
+static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kind kind) {
+  static const uint8_t units[ONSTACK_KINDS] = {
+      [ONSTACK_KIND_CPU] = ONSTACK_UNIT_NANOSECONDS,  [ONSTACK_KIND_WALL] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_ALLOCATION] = ONSTACK_UNIT_BYTES, [ONSTACK_KIND_WAIT] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_DUMP] = ONSTACK_UNIT_COUNT,
+  };
+  return kind < ONSTACK_KINDS ? units[kind] : 0;
+}
+
+#endif
+
+#include <string.h>
+
+/* Of <unwind.h>, which not every C compiler brings. */
+#define EXCEPTIONS_SEARCH_PHASE 1 /* _UA_SEARCH_PHASE */
+#define EXCEPTIONS_FAIL 3         /* _URC_FATAL_PHASE1_ERROR */
+#define EXCEPTIONS_GO_ON 8        /* _URC_CONTINUE_UNWIND */
+
+__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context) {
+  (void)version, (void)kind, (void)exception, (void)context;
+  return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
+}
+
+_Static_assert(offsetof(onstack_options, fork_sink_data) == ONSTACK_OPTIONS_SIZE_0_1, "old sizes stay known");
+
+/* 0: not a size. */
+static uint32_t sized_read(const void *given, size_t least_bytes) {
+  uint32_t size;
+  memcpy(&size, given, sizeof(size));
+  return size >= sizeof(size) && size >= least_bytes && size <= ONSTACK_SIZED_LIMIT ? size : 0;
+}
+
+int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes) {
+  const uint32_t size = sized_read(given, least_bytes);
+  if (size == 0) return ONSTACK_E_OPTIONS;
+  for (size_t i = known_bytes; i < size; i++)
+    if (((const char *)given)[i] != 0) return ONSTACK_E_OPTIONS;
+  return 0;
+}
+
+int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given) {
+  const int error = onstack_sized_check(given, known_bytes, least_bytes);
+  if (error != 0) return error;
+  const uint32_t size = sized_read(given, least_bytes);
+  memset(known, 0, known_bytes);
+  memcpy(known, given, size < known_bytes ? size : known_bytes);
+  return 0;
+}
+
+int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
+  const uint32_t size = sized_read(given, least_bytes);
+  if (size == 0) return ONSTACK_E_OPTIONS;
+  const uint32_t used = size < known_bytes ? size : (uint32_t)known_bytes;
+  memset(given, 0, size);
+  memcpy(given, known, used);
+  memcpy(given, &used, sizeof(used));
+  return 0;
+}
+
+int onstack_options_init(onstack_options *options, size_t size) {
+  if (!options || size < ONSTACK_OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
+  uint8_t *bytes = (uint8_t *)options;
+  for (size_t i = 0; i < size; i++) bytes[i] = 0;
+  options->size = (uint32_t)size;
+  return 0;
+}
+
+int onstack_switch_read(uint8_t value, bool *on) {
+  if (value > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  *on = value != ONSTACK_OFF;
+  return 0;
+}
+
+#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
+#define ERRORS_TEXT_OF(value) #value
+
+const char *onstack_version(void) {
+  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(ONSTACK_VERSION_PATCH);
+}
+
+const char *onstack_strerror(int code) {
+  switch (code) {
+  case 0:
+    return "success";
+  case ONSTACK_E_FREQUENCY:
+    return "frequency out of range: give 1 to 10000 Hz";
+  case ONSTACK_E_OPTIONS:
+    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
+           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
+  case ONSTACK_E_UNWINDER:
+    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
+  case ONSTACK_E_SIGNAL:
+    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
+           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
+  case ONSTACK_E_SESSIONS:
+    return "all 8 sessions are running, or the one that a heap can have: stop one first";
+  case ONSTACK_E_STOPPED:
+    return "the session has been stopped already";
+  case ONSTACK_E_OUTPUT:
+    return "the profile could not be written: the writer refused the bytes";
+  case ONSTACK_E_UNSUPPORTED:
+    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
+           "onstack.h";
+  case ONSTACK_E_VERSION:
+    return "header and library do not fit together, or another copy of the library in this process is of another version: "
+           "build all of "
+           "them against one";
+  case ONSTACK_E_CONTEXT:
+    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
+  case ONSTACK_E_CLOCK:
+    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; for "
+           "real time, /proc must show this PID namespace, and /proc/self/task/*/syscall be readable (else take the clock "
+           "that "
+           "signals: wall-signal)";
+  case ONSTACK_E_KINDS:
+    return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
+           "kind, or write pprof";
+  default:
+    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
+  }
+}
+
+/* ---- core/platform/elf_file.c ---- */
+/* ---- core/platform/elf_file.h ---- */
+/* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
+#ifndef ONSTACK_PLATFORM_ELF_FILE_H
+#define ONSTACK_PLATFORM_ELF_FILE_H
 
 typedef struct onstack_elf_header {
   uint8_t ident[16];
@@ -224,9 +447,12 @@ ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const 
 
 #endif
 
-/* ---- core/platform/process_memory.h ---- */
-#ifndef ONSTACK_PLATFORM_PROCESS_MEMORY_H
-#define ONSTACK_PLATFORM_PROCESS_MEMORY_H
+/* ---- core/platform/process.h ---- */
+/* This process: its memory, the part of it that is ours, its children, its clocks. */
+#ifndef ONSTACK_PLATFORM_PROCESS_H
+#define ONSTACK_PLATFORM_PROCESS_H
+
+#include <time.h>
 
 /* Copies memory of this process that others may change or unmap meanwhile; the kernel copies, so nothing faults. Returns the
    bytes from the address on that were there; 0, too, where no memory can be read so (other systems than Linux). Ordinary
@@ -235,6 +461,45 @@ ONSTACK_INTERNAL size_t onstack_process_memory_copy(uint64_t address, void *out,
 
 /* The same; whether all of it was there. */
 ONSTACK_INTERNAL bool onstack_process_memory_read(uint64_t address, void *out, size_t size);
+
+/* What this library maps for itself, so that an account of the process's memory can name it, and when it allocates. */
+
+/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
+ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
+/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
+ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
+/* Bytes in memory, for a look at the whole process. Ordinary threads. */
+ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
+
+/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
+
+/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
+   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
+#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
+ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
+
+/*
+ * How a process is told from those that it makes. Its id does not tell: in a PID namespace of its own (clone with
+ * CLONE_NEWPID) the child of a process 1 is process 1 again.
+ */
+
+#define ONSTACK_WIPE_ON_FORK 18 /* MADV_WIPEONFORK of linux/mman.h, which older libcs do not name */
+
+/*
+ * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
+ * child shares ours. Never given back. NULL: no memory, or the kernel is older than 4.14. Ordinary threads.
+ */
+ONSTACK_INTERNAL uint32_t *onstack_wiped_word(void);
+
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
+
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
 
 #endif
 
@@ -476,92 +741,6 @@ bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp
   return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
 }
 
-/* ---- core/platform/errors.c ---- */
-
-#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
-#define ERRORS_TEXT_OF(value) #value
-
-const char *onstack_version(void) {
-  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(ONSTACK_VERSION_PATCH);
-}
-
-const char *onstack_strerror(int code) {
-  switch (code) {
-  case 0:
-    return "success";
-  case ONSTACK_E_FREQUENCY:
-    return "frequency out of range: give 1 to 10000 Hz";
-  case ONSTACK_E_OPTIONS:
-    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
-           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
-  case ONSTACK_E_UNWINDER:
-    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
-  case ONSTACK_E_SIGNAL:
-    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
-           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
-  case ONSTACK_E_SESSIONS:
-    return "all 8 sessions are running, or the one that a heap can have: stop one first";
-  case ONSTACK_E_STOPPED:
-    return "the session has been stopped already";
-  case ONSTACK_E_OUTPUT:
-    return "the profile could not be written: the writer refused the bytes";
-  case ONSTACK_E_UNSUPPORTED:
-    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
-           "onstack.h";
-  case ONSTACK_E_VERSION:
-    return "header and library do not fit together, or another copy of the library in this process is of another version: "
-           "build all of "
-           "them against one";
-  case ONSTACK_E_CONTEXT:
-    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
-  case ONSTACK_E_CLOCK:
-    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
-           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; for "
-           "real time, /proc must show this PID namespace, and /proc/self/task/*/syscall be readable (else take the clock "
-           "that "
-           "signals: wall-signal)";
-  case ONSTACK_E_KINDS:
-    return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
-           "kind, or write pprof";
-  default:
-    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
-  }
-}
-
-/* ---- core/platform/exceptions.c ---- */
-/* ---- core/platform/exceptions.h ---- */
-/*
- * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
- * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
- * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit) has no search and goes
- * on; cancellation is disabled (platform/uncancelled.h).
- */
-#ifndef ONSTACK_PLATFORM_EXCEPTIONS_H
-#define ONSTACK_PLATFORM_EXCEPTIONS_H
-
-/* A personality routine of the Itanium C++ ABI; only unwind tables refer to it. */
-ONSTACK_INTERNAL int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context);
-
-/* 0x1b: the address is stored as 32 bits relative to its place. By name, because aarch64 has no constraint for it.
-   Where the compiler writes no .cfi directives there is no unwind information, and the search ends by itself. */
-#if defined(__linux__) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
-#define ONSTACK_STOP_EXCEPTIONS __asm__ volatile(".cfi_personality 0x1b, onstack_exceptions_stop")
-#else
-#define ONSTACK_STOP_EXCEPTIONS (void)0
-#endif
-
-#endif
-
-/* Of <unwind.h>, which not every C compiler brings. */
-#define EXCEPTIONS_SEARCH_PHASE 1 /* _UA_SEARCH_PHASE */
-#define EXCEPTIONS_FAIL 3         /* _URC_FATAL_PHASE1_ERROR */
-#define EXCEPTIONS_GO_ON 8        /* _URC_CONTINUE_UNWIND */
-
-__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context) {
-  (void)version, (void)kind, (void)exception, (void)context;
-  return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
-}
-
 /* ---- core/platform/interpreted.c ---- */
 /* ---- core/platform/interpreted.h ---- */
 /* The addresses of frames of interpreted languages: no process has code there. */
@@ -652,60 +831,68 @@ ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
 #define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
 
-#endif
-
-/* ---- core/platform/own_memory.h ---- */
-/* What this library maps for itself, so that an account of the process's memory can name it, and when it allocates. */
-#ifndef ONSTACK_PLATFORM_OWN_MEMORY_H
-#define ONSTACK_PLATFORM_OWN_MEMORY_H
-
-/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
-ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
-/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
-ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
-/* Bytes in memory, for a look at the whole process. Ordinary threads. */
-ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
-
-/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
-
-/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
-   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
-#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
-ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
-#endif
-
-/* ---- core/platform/sized.h ---- */
 /*
- * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
- * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
- * is filled in, it becomes zero.
+ * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
+ * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
  *
- * What a structure must have at least is its size in version 0.1, never its size today: programs that were built when it was
- * shorter must go on. Each such number stands where the structure is read, as ..._SIZE_0_1. Of a structure that stays the
- * caller's (an unwinder, a provider) members that are new since then are read only where its `size` covers them.
+ * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
+ *
+ *   writer                                   reader
+ *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
+ *   W2  fence                release         R2  copy the data        relaxed
+ *   W3  write the data       relaxed         R3  fence                acquire
+ *   W4  sequence = next even release         R4  sequence == begun    relaxed
+ *
+ * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
+ * that ended with it.
+ *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
+ *     happened before R2, and R2 reads W's values or later ones.
+ *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
+ *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
+ *     one, not `begun`.
+ * The number comes round after 2^31 changes; no reader is inside for so long.
  */
-#ifndef ONSTACK_PLATFORM_SIZED_H
-#define ONSTACK_PLATFORM_SIZED_H
 
-/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
-   the structure must not be touched. */
-#define ONSTACK_SIZED_LIMIT 4096u
+#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
 
-/* The shortest options that ever were: up to sink_data. */
-#define ONSTACK_OPTIONS_SIZE_0_1 ((size_t)64)
+typedef struct onstack_seqlock {
+  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
+} onstack_seqlock;
 
-/* Whether a structure of the caller is at least `least_bytes` long, and zero from `known_bytes` on. ONSTACK_E_OPTIONS: not. */
-ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes);
+/* R1. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
+  return onstack_observe(&lock->sequence);
+}
 
-/* The same, and copies it into `known`. */
-ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
+/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
 
-/* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
-ONSTACK_INTERNAL int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes);
+/* R3 and R4: whether the copy belongs together. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
+  onstack_fence_observe();
+  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
+}
 
-/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
-ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
+/* W1 and W2. Returns the number that the change ends with. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
+  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
+  onstack_store_relaxed(&lock->sequence, odd);
+  onstack_fence_publish();
+  return odd + 1;
+}
+
+/* W4. */
+ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
+  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
+}
+
+/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
+   none. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
+  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
+  onstack_seqlock_write_end(lock);
+  return true;
+}
 
 #endif
 
@@ -1716,62 +1903,6 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
 }
 #endif
 
-/* ---- core/platform/own_memory.c ---- */
-
-#include <sys/mman.h>
-#include <unistd.h>
-
-#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
-#define OWN_AT_ONCE ((size_t)512) /* pages */
-
-static struct {
-  struct {
-    char *memory;
-    size_t bytes;
-  } ranges[OWN_RANGES];
-  uint32_t count; /* published behind a range */
-  int64_t whole;
-} own_memory;
-
-void onstack_own_memory_keeps(void *memory, size_t bytes) {
-  const uint32_t at = own_memory.count;
-  if (at == OWN_RANGES) return;
-  own_memory.ranges[at].memory = memory;
-  own_memory.ranges[at].bytes = bytes;
-  onstack_publish(&own_memory.count, at + 1);
-}
-
-void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
-
-/* mincore(2): a byte for each page of the kernel's. */
-static uint64_t own_range_resident(char *memory, size_t bytes) {
-#ifdef __linux__
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
-  unsigned char there[OWN_AT_ONCE];
-  uint64_t resident = 0;
-  for (size_t at = 0; at < bytes; at += at_once) {
-    const size_t part = bytes - at < at_once ? bytes - at : at_once;
-    const size_t pages = (part + page - 1) / page;
-    if (mincore(memory + at, part, there) != 0) return resident;
-    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
-  }
-  return resident;
-#else
-  (void)memory, (void)bytes;
-  return 0;
-#endif
-}
-
-uint64_t onstack_own_memory_resident(void) {
-  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
-  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
-  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
-    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
-  return resident;
-}
-
-ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
 /* ---- core/platform/proc.c ---- */
 /* ---- core/platform/proc.h ---- */
 /* What /proc says of the process (proc(5)): its mappings, its threads' states, its program. */
@@ -1827,24 +1958,6 @@ ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
  * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
  */
 ONSTACK_INTERNAL const char *onstack_own_executable(void);
-
-#endif
-
-/* ---- core/platform/clock_ns.h ---- */
-/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
-#ifndef ONSTACK_PLATFORM_CLOCK_NS_H
-#define ONSTACK_PLATFORM_CLOCK_NS_H
-
-#include <stdint.h>
-#include <time.h>
-
-static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
 
 #endif
 
@@ -2266,7 +2379,10 @@ const char *onstack_own_executable(void) {
   return gone ? calling : first;
 }
 
-/* ---- core/platform/process_memory.c ---- */
+/* ---- core/platform/process.c ---- */
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #ifdef __linux__
 
@@ -2309,80 +2425,56 @@ bool onstack_process_memory_read(uint64_t address, void *out, size_t size) {
   return onstack_process_memory_copy(address, out, size) == size;
 }
 
-/* ---- core/platform/sized.c ---- */
+#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
+#define OWN_AT_ONCE ((size_t)512) /* pages */
 
-#include <string.h>
+static struct {
+  struct {
+    char *memory;
+    size_t bytes;
+  } ranges[OWN_RANGES];
+  uint32_t count; /* published behind a range */
+  int64_t whole;
+} own_memory;
 
-_Static_assert(offsetof(onstack_options, fork_sink_data) == ONSTACK_OPTIONS_SIZE_0_1, "old sizes stay known");
-
-/* 0: not a size. */
-static uint32_t sized_read(const void *given, size_t least_bytes) {
-  uint32_t size;
-  memcpy(&size, given, sizeof(size));
-  return size >= sizeof(size) && size >= least_bytes && size <= ONSTACK_SIZED_LIMIT ? size : 0;
+void onstack_own_memory_keeps(void *memory, size_t bytes) {
+  const uint32_t at = own_memory.count;
+  if (at == OWN_RANGES) return;
+  own_memory.ranges[at].memory = memory;
+  own_memory.ranges[at].bytes = bytes;
+  onstack_publish(&own_memory.count, at + 1);
 }
 
-int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes) {
-  const uint32_t size = sized_read(given, least_bytes);
-  if (size == 0) return ONSTACK_E_OPTIONS;
-  for (size_t i = known_bytes; i < size; i++)
-    if (((const char *)given)[i] != 0) return ONSTACK_E_OPTIONS;
+void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
+
+/* mincore(2): a byte for each page of the kernel's. */
+static uint64_t own_range_resident(char *memory, size_t bytes) {
+#ifdef __linux__
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
+  unsigned char there[OWN_AT_ONCE];
+  uint64_t resident = 0;
+  for (size_t at = 0; at < bytes; at += at_once) {
+    const size_t part = bytes - at < at_once ? bytes - at : at_once;
+    const size_t pages = (part + page - 1) / page;
+    if (mincore(memory + at, part, there) != 0) return resident;
+    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
+  }
+  return resident;
+#else
+  (void)memory, (void)bytes;
   return 0;
-}
-
-int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given) {
-  const int error = onstack_sized_check(given, known_bytes, least_bytes);
-  if (error != 0) return error;
-  const uint32_t size = sized_read(given, least_bytes);
-  memset(known, 0, known_bytes);
-  memcpy(known, given, size < known_bytes ? size : known_bytes);
-  return 0;
-}
-
-int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
-  const uint32_t size = sized_read(given, least_bytes);
-  if (size == 0) return ONSTACK_E_OPTIONS;
-  const uint32_t used = size < known_bytes ? size : (uint32_t)known_bytes;
-  memset(given, 0, size);
-  memcpy(given, known, used);
-  memcpy(given, &used, sizeof(used));
-  return 0;
-}
-
-int onstack_options_init(onstack_options *options, size_t size) {
-  if (!options || size < ONSTACK_OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
-  uint8_t *bytes = (uint8_t *)options;
-  for (size_t i = 0; i < size; i++) bytes[i] = 0;
-  options->size = (uint32_t)size;
-  return 0;
-}
-
-int onstack_switch_read(uint8_t value, bool *on) {
-  if (value > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  *on = value != ONSTACK_OFF;
-  return 0;
-}
-
-/* ---- core/platform/wiped_word.c ---- */
-/* ---- core/platform/wiped_word.h ---- */
-/*
- * How a process is told from those that it makes. Its id does not tell: in a PID namespace of its own (clone with
- * CLONE_NEWPID) the child of a process 1 is process 1 again.
- */
-#ifndef ONSTACK_PLATFORM_WIPED_WORD_H
-#define ONSTACK_PLATFORM_WIPED_WORD_H
-
-#define ONSTACK_WIPE_ON_FORK 18 /* MADV_WIPEONFORK of linux/mman.h, which older libcs do not name */
-
-/*
- * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
- * child shares ours. Never given back. NULL: no memory, or the kernel is older than 4.14. Ordinary threads.
- */
-ONSTACK_INTERNAL uint32_t *onstack_wiped_word(void);
-
 #endif
+}
 
-#include <sys/mman.h>
+uint64_t onstack_own_memory_resident(void) {
+  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
+  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
+  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
+    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
+  return resident;
+}
+
+ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
 
 #define WIPED_PAGE ((size_t)4096)
 
@@ -2435,74 +2527,6 @@ uint32_t *onstack_wiped_word(void) {
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
 #define ONSTACK_SAMPLER_UNWIND_RULES_H
-
-/* ---- core/platform/seqlock.h ---- */
-/*
- * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
- * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
- *
- * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
- *
- *   writer                                   reader
- *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
- *   W2  fence                release         R2  copy the data        relaxed
- *   W3  write the data       relaxed         R3  fence                acquire
- *   W4  sequence = next even release         R4  sequence == begun    relaxed
- *
- * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
- * that ended with it.
- *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
- *     happened before R2, and R2 reads W's values or later ones.
- *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
- *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
- *     one, not `begun`.
- * The number comes round after 2^31 changes; no reader is inside for so long.
- */
-#ifndef ONSTACK_PLATFORM_SEQLOCK_H
-#define ONSTACK_PLATFORM_SEQLOCK_H
-
-#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-typedef struct onstack_seqlock {
-  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
-} onstack_seqlock;
-
-/* R1. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
-  return onstack_observe(&lock->sequence);
-}
-
-/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
-
-/* R3 and R4: whether the copy belongs together. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
-  onstack_fence_observe();
-  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
-}
-
-/* W1 and W2. Returns the number that the change ends with. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
-  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
-  onstack_store_relaxed(&lock->sequence, odd);
-  onstack_fence_publish();
-  return odd + 1;
-}
-
-/* W4. */
-ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
-  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
-}
-
-/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
-   none. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
-  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
-  onstack_seqlock_write_end(lock);
-  return true;
-}
-
-#endif
 
 /* How the canonical frame address (the caller's SP) is found. */
 #define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
@@ -3041,25 +3065,6 @@ typedef struct onstack_settings {
  */
 #ifndef ONSTACK_SAMPLER_SESSION_SLOT_H
 #define ONSTACK_SAMPLER_SESSION_SLOT_H
-
-/* ---- core/platform/kinds.h ---- */
-/* Kinds of samples (ONSTACK_KIND_* in the public header), as an index, and their units. */
-#ifndef ONSTACK_PLATFORM_KINDS_H
-#define ONSTACK_PLATFORM_KINDS_H
-
-#define ONSTACK_KINDS 6u /* the known ones, and place 0, which is none */
-
-/* ONSTACK_UNIT_*; 0: no such kind. */
-static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kind kind) {
-  static const uint8_t units[ONSTACK_KINDS] = {
-      [ONSTACK_KIND_CPU] = ONSTACK_UNIT_NANOSECONDS,  [ONSTACK_KIND_WALL] = ONSTACK_UNIT_NANOSECONDS,
-      [ONSTACK_KIND_ALLOCATION] = ONSTACK_UNIT_BYTES, [ONSTACK_KIND_WAIT] = ONSTACK_UNIT_NANOSECONDS,
-      [ONSTACK_KIND_DUMP] = ONSTACK_UNIT_COUNT,
-  };
-  return kind < ONSTACK_KINDS ? units[kind] : 0;
-}
-
-#endif
 
 /* ---- core/sampler/ring/kept.h ---- */
 /*
@@ -3772,28 +3777,6 @@ ONSTACK_INTERNAL void onstack_clocks_after_fork(void);
 /* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
    `copy` to fall back to. */
 ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
-
-#endif
-
-/* ---- core/platform/address.h ---- */
-/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
-#ifndef ONSTACK_PLATFORM_ADDRESS_H
-#define ONSTACK_PLATFORM_ADDRESS_H
-
-/*
- * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
- * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
- * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
- */
-#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
-#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
-
-static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
-  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
-}
-
-/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
-#define ONSTACK_PAGE ((uint64_t)4096)
 
 #endif
 
@@ -5028,36 +5011,6 @@ uint64_t onstack_session_drain_work(void *data) {
  * A dump: a session of the clock `wall` for some moments, of which each thread's first sample stays. Who waits is looked at
  * from outside, and who runs is met by a tick after DUMP_HZ's period of CPU time.
  */
-
-/* ---- core/platform/uncancelled.h ---- */
-/*
- * pthread_cancel on a thread that is inside this library. open, read, pthread_join and most of stdio are cancellation points:
- * a thread that is cancelled in one of them ends, keeps our locks, and leaks memory and descriptors. Therefore each public
- * function that reaches a cancellation point while it holds something begins with ONSTACK_UNCANCELLED. The macro disables
- * cancellation until the function returns. A cancellation request that arrives meanwhile stays pending, and takes effect at the
- * caller's next cancellation point.
- */
-#ifndef ONSTACK_PLATFORM_UNCANCELLED_H
-#define ONSTACK_PLATFORM_UNCANCELLED_H
-
-#include <pthread.h>
-
-static inline __attribute__((unused)) int onstack_uncancelled_begin(void) {
-  int before = PTHREAD_CANCEL_ENABLE;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-  return before;
-}
-
-static inline __attribute__((unused)) void onstack_uncancelled_end(const int *before) {
-  pthread_setcancelstate(*before, NULL);
-}
-
-/* May be nested. A callback of the host that leaves by pthread_exit is not supported; nothing is put back then. */
-#define ONSTACK_UNCANCELLED                                                                                                 \
-  const int onstack_uncancelled_before __attribute__((cleanup(onstack_uncancelled_end), unused)) =                          \
-      onstack_uncancelled_begin()
-
-#endif
 
 /* ---- core/sampler/threads/task.h ---- */
 /* What the kernel says about one thread of the process. Any thread. */

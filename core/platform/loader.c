@@ -4,7 +4,7 @@
 #include "platform/atomics.h"
 
 #ifdef __linux__
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 
 #include <dlfcn.h>

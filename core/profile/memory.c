@@ -2,10 +2,9 @@
 /* The account of the process's resident memory in heap profiles: by /proc/self/smaps, and by what allocators report. */
 #include "profile/text.h"
 
-#include "platform/exceptions.h"
-#include "platform/own_memory.h"
+#include "platform/calls.h"
+#include "platform/process.h"
 #include "platform/proc.h"
-#include "platform/sized.h"
 #include "profile/store/store.h"
 
 #include <dirent.h>

@@ -2,11 +2,9 @@
 #include "profile/profile.h"
 
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/interpreted.h"
-#include "platform/own_memory.h"
-#include "platform/sized.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "profile/maps/maps.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A process whose first thread has ended by pthread_exit: /proc/self shows a thread without memory, files and program. */
 #include "platform/proc.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "sampler/source/look.h"
 #include "sampler/unwind/memory.h"
 #include "support.h"

@@ -3,7 +3,7 @@
 #include "sampler/unwind/memory.h"
 #include "support.h"
 
-#include "platform/process_memory.h"
+#include "platform/process.h"
 
 #include <errno.h>
 #include <linux/audit.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/elf/symbol_table.h"
 
-#include "platform/exceptions.h"
+#include "platform/calls.h"
 #include "platform/interpreted.h"
-#include "platform/sized.h"
 #include "profile/elf/elf_symbols.h"
 
 #include <errno.h>

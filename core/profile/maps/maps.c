@@ -2,7 +2,7 @@
 #include "profile/maps/maps.h"
 
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/proc.h"
 
 #include <errno.h>

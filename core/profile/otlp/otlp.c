@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/otlp/otlp.h"
 
-#include "platform/sized.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 
 #include <errno.h>
 #include <stdlib.h>

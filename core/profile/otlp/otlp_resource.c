@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "platform/defs.h"
 #include "platform/proc.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "profile/otlp/otlp.h"
 #include "profile/store/output.h"
 

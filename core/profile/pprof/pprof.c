@@ -3,7 +3,7 @@
  * One pprof profile under way: the head and the samples, then what they refer to (mappings, locations, functions), strings
  * last. The order is free in the format, so nothing is held back but the strings.
  */
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "profile/store/output.h"
 #include "profile/tables.h"
 

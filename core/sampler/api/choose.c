@@ -2,10 +2,10 @@
 /* Where the variants of a seam are chosen, once, at start. */
 #include "sampler/api/choose.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/atomics.h"
 #include "platform/proc.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/unwind/frame_pointer.h"
 

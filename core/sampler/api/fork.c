@@ -4,11 +4,11 @@
 #include "platform/atomics.h"
 #include "platform/loader.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/signal/action.h"
 #include "sampler/threads/moment.h"
 #include "sampler/api/slots.h"
-#include "platform/wiped_word.h"
+#include "platform/process.h"
 #include "sampler/unwind/memory.h"
 #include "sampler/unwind/traceback_walk.h"
 

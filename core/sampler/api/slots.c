@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/api/slots.h"
 
-#include "platform/own_memory.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/signal/action.h"
 #include "sampler/api/choose.h"

@@ -2,10 +2,8 @@
 /* What a session says about itself: counters, and how the frames in each module were walked. */
 #include "sampler/api/session.h"
 
-#include "platform/exceptions.h"
-#include "platform/own_memory.h"
-#include "platform/sized.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
+#include "platform/process.h"
 #include "profile/text.h"
 #include "sampler/api/fork.h"
 #include "sampler/modules/modules.h"

@@ -5,7 +5,7 @@
  */
 #include "platform/loader.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/api/choose.h"
 #include "sampler/session/code_map_update.h"
 #include "sampler/api/fork.h"

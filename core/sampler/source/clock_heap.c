@@ -5,13 +5,12 @@
  */
 #include "sampler/source/draw.h"
 #include "sampler/source/live.h"
-#include "platform/clock_ns.h"
-#include "platform/own_memory.h"
+#include "platform/process.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/session/record.h"
 #include "sampler/unwind/arch.h"
 #include "platform/atomics.h"
-#include "platform/exceptions.h"
+#include "platform/calls.h"
 #include "platform/sys.h"
 #include "sampler/source/clock.h"
 

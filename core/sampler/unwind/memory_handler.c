@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/unwind/memory.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/atomics.h"
 #include "platform/sys.h"
 
