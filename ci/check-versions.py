@@ -20,6 +20,7 @@ PLACES = [
     (RUST, r'^version = "%s"' % NUMBER, 1),
     (RUST, r'^onstack[a-z-]* = \{ version = "=%s"' % NUMBER, 2),
     ("bindings/rust/onstack-sys/build.rs", r'range_version\("%s"\.\.' % SHORT, 1),
+    ("bindings/go/onstackhttp/otlp.go", r'^const scopeVersion = "%s"$' % NUMBER, 1),
     ("docs/man/onstack.3", r"^\.Qq %s \." % NUMBER, 1),
     ("README.md docs/ABI.md examples/c/CMakeLists.txt examples/cxx/CMakeLists.txt", r"find_package\(onstack %s" % SHORT, 1),
     ("docs/MIGRATING.md", r'package = "onstack", version = "%s"' % SHORT, 1),

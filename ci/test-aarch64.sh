@@ -135,7 +135,7 @@ run_user() {
 
 # Those of tests/core that need no tick, by a small stand-in for Criterion: every assertion of theirs as arm64 compiles it.
 core_tests="action arm64 cfi code_map fde_lookup generated_code go_library heap nesting pc_cache ring seqlock thread_table"
-core_more="options profile_aggregate profile_kinds profile_maps profile_pprof profile_symbols profile_threads reader_pipe sized
+core_more="options profile_aggregate profile_kinds profile_maps profile_pprof profile_symbols profile_threads sized
   statistics_text symbol_index"
 # qemu-user shows a memory map of its own making, finds libraries below a prefix that a chroot does not have, keeps the places
 # of the recorded Go program for itself, and fails in children of fork that have threads. It has no ticks, and no
@@ -174,7 +174,7 @@ run_core() {
 }
 
 # Static programs with musl: the same tests, but those that look for a library.
-musl_tests="action options profile_aggregate profile_kinds profile_pprof profile_symbols profile_threads reader_pipe ring sized
+musl_tests="action options profile_aggregate profile_kinds profile_pprof profile_symbols profile_threads ring sized
   thread_table"
 musl_not="profile_pprof/the_program_is_the_first_mapping_and_has_its_build_id profile_symbols/libc_by_its_dynamic_symbols
   profile_symbols/a_gap_of_libc_is_module_and_offset"

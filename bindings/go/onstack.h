@@ -359,7 +359,7 @@ typedef struct onstack_stats {
   uint64_t late;            /* ticks of sessions that had ended */
   uint64_t looped;          /* signals that the previous action sent back while it received them; dropped */
   const char *unwinder;     /* the unwinder's name: static, or the host's */
-  const char *reader;       /* how stacks are read: "probe", "copy", "pipe" or "none"; static */
+  const char *reader;       /* how stacks are read: "probe", "copy" or "none"; static */
   const char *clock;       /* "cpu", "wall", "wall-signal" or "heap"; "cpu-ticker" or "wall-signal-ticker" if a thread of the
                                library sends the signals because timers are refused; static */
   uint64_t blocked;        /* of dropped_stopping: ticks of threads that block the signal; onstack_session(3) has the cure */
@@ -450,7 +450,8 @@ extern "C" {
 
 /*
  * Samples, added up by stack. A frame gets its name from the file that was mapped at its address when the sample was taken. If
- * the mapping changed at that moment, the frame is called "[library just replaced]".
+ * other code takes the place of a library, frames of that code are called "[replaced code]" until the profile is cleared or a
+ * new one begins.
  */
 typedef struct onstack_profile onstack_profile;
 

@@ -9,11 +9,19 @@
 #include "onstack_names.h"
 #include "onstack.h"
 
-/* ---- core/platform/elf_file.c ---- */
-/* ---- core/platform/elf_file.h ---- */
-/* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
-#ifndef ONSTACK_PLATFORM_ELF_FILE_H
-#define ONSTACK_PLATFORM_ELF_FILE_H
+/* ---- core/platform/calls.c ---- */
+/* ---- core/platform/calls.h ---- */
+/*
+ * What the calls of the public header share: cancellation, exceptions of the host, structures with a size, kinds of samples.
+ *
+ * pthread_cancel on a thread that is inside this library. open, read, pthread_join and most of stdio are cancellation points:
+ * a thread that is cancelled in one of them ends, keeps our locks, and leaks memory and descriptors. Therefore each public
+ * function that reaches a cancellation point while it holds something begins with ONSTACK_UNCANCELLED. The macro disables
+ * cancellation until the function returns. A cancellation request that arrives meanwhile stays pending, and takes effect at the
+ * caller's next cancellation point.
+ */
+#ifndef ONSTACK_PLATFORM_CALLS_H
+#define ONSTACK_PLATFORM_CALLS_H
 
 /* ---- core/platform/defs.h ---- */
 /*
@@ -60,7 +68,223 @@
 #define ONSTACK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define ONSTACK_CACHE_LINE 64
 
+/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
+
+/*
+ * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
+ * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
+ * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
+ */
+#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
+#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
+
+static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
+  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
+}
+
+/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
+#define ONSTACK_PAGE ((uint64_t)4096)
+
 #endif
+
+#include <pthread.h>
+
+static inline __attribute__((unused)) int onstack_uncancelled_begin(void) {
+  int before = PTHREAD_CANCEL_ENABLE;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  return before;
+}
+
+static inline __attribute__((unused)) void onstack_uncancelled_end(const int *before) {
+  pthread_setcancelstate(*before, NULL);
+}
+
+/* May be nested. A callback of the host that leaves by pthread_exit is not supported; nothing is put back then. */
+#define ONSTACK_UNCANCELLED                                                                                                 \
+  const int onstack_uncancelled_before __attribute__((cleanup(onstack_uncancelled_end), unused)) =                          \
+      onstack_uncancelled_begin()
+
+/*
+ * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
+ * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
+ * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit) has no search and goes
+ * on; cancellation is disabled (above).
+ */
+
+/* A personality routine of the Itanium C++ ABI; only unwind tables refer to it. */
+ONSTACK_INTERNAL int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context);
+
+/* 0x1b: the address is stored as 32 bits relative to its place. By name, because aarch64 has no constraint for it.
+   Where the compiler writes no .cfi directives there is no unwind information, and the search ends by itself. */
+#if defined(__linux__) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
+#define ONSTACK_STOP_EXCEPTIONS __asm__ volatile(".cfi_personality 0x1b, onstack_exceptions_stop")
+#else
+#define ONSTACK_STOP_EXCEPTIONS (void)0
+#endif
+
+/*
+ * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
+ * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
+ * is filled in, it becomes zero.
+ *
+ * What a structure must have at least is its size in version 0.1, never its size today: programs that were built when it was
+ * shorter must go on. Each such number stands where the structure is read, as ..._SIZE_0_1. Of a structure that stays the
+ * caller's (an unwinder, a provider) members that are new since then are read only where its `size` covers them.
+ */
+
+/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
+   the structure must not be touched. */
+#define ONSTACK_SIZED_LIMIT 4096u
+
+/* The shortest options that ever were: up to sink_data. */
+#define ONSTACK_OPTIONS_SIZE_0_1 ((size_t)64)
+
+/* Whether a structure of the caller is at least `least_bytes` long, and zero from `known_bytes` on. ONSTACK_E_OPTIONS: not. */
+ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes);
+
+/* The same, and copies it into `known`. */
+ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
+
+/* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
+ONSTACK_INTERNAL int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes);
+
+/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
+ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
+
+/* Kinds of samples (ONSTACK_KIND_* in the public header), as an index, and their units. */
+
+#define ONSTACK_KINDS 5u /* the known ones, and place 0, which is none */
+
+/* ONSTACK_UNIT_*; 0: no such kind. */
+static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kind kind) {
+  static const uint8_t units[ONSTACK_KINDS] = {
+      [ONSTACK_KIND_CPU] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_WALL] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_ALLOCATION] = ONSTACK_UNIT_BYTES,
+      [ONSTACK_KIND_DUMP] = ONSTACK_UNIT_COUNT,
+  };
+  return kind < ONSTACK_KINDS ? units[kind] : 0;
+}
+
+#endif
+
+#include <string.h>
+
+/* Of <unwind.h>, which not every C compiler brings. */
+#define EXCEPTIONS_SEARCH_PHASE 1 /* _UA_SEARCH_PHASE */
+#define EXCEPTIONS_FAIL 3         /* _URC_FATAL_PHASE1_ERROR */
+#define EXCEPTIONS_GO_ON 8        /* _URC_CONTINUE_UNWIND */
+
+__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context) {
+  (void)version, (void)kind, (void)exception, (void)context;
+  return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
+}
+
+_Static_assert(offsetof(onstack_options, fork_sink_data) == ONSTACK_OPTIONS_SIZE_0_1, "old sizes stay known");
+
+/* 0: not a size. */
+static uint32_t sized_read(const void *given, size_t least_bytes) {
+  uint32_t size;
+  memcpy(&size, given, sizeof(size));
+  return size >= sizeof(size) && size >= least_bytes && size <= ONSTACK_SIZED_LIMIT ? size : 0;
+}
+
+int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes) {
+  const uint32_t size = sized_read(given, least_bytes);
+  if (size == 0) return ONSTACK_E_OPTIONS;
+  for (size_t i = known_bytes; i < size; i++)
+    if (((const char *)given)[i] != 0) return ONSTACK_E_OPTIONS;
+  return 0;
+}
+
+int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given) {
+  const int error = onstack_sized_check(given, known_bytes, least_bytes);
+  if (error != 0) return error;
+  const uint32_t size = sized_read(given, least_bytes);
+  memset(known, 0, known_bytes);
+  memcpy(known, given, size < known_bytes ? size : known_bytes);
+  return 0;
+}
+
+int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
+  const uint32_t size = sized_read(given, least_bytes);
+  if (size == 0) return ONSTACK_E_OPTIONS;
+  const uint32_t used = size < known_bytes ? size : (uint32_t)known_bytes;
+  memset(given, 0, size);
+  memcpy(given, known, used);
+  memcpy(given, &used, sizeof(used));
+  return 0;
+}
+
+int onstack_options_init(onstack_options *options, size_t size) {
+  if (!options || size < ONSTACK_OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
+  uint8_t *bytes = (uint8_t *)options;
+  for (size_t i = 0; i < size; i++) bytes[i] = 0;
+  options->size = (uint32_t)size;
+  return 0;
+}
+
+int onstack_switch_read(uint8_t value, bool *on) {
+  if (value > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  *on = value != ONSTACK_OFF;
+  return 0;
+}
+
+#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
+#define ERRORS_TEXT_OF(value) #value
+
+const char *onstack_version(void) {
+  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(ONSTACK_VERSION_PATCH);
+}
+
+const char *onstack_strerror(int code) {
+  switch (code) {
+  case 0:
+    return "success";
+  case ONSTACK_E_FREQUENCY:
+    return "frequency out of range: give 1 to 10000 Hz";
+  case ONSTACK_E_OPTIONS:
+    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
+           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
+  case ONSTACK_E_UNWINDER:
+    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
+  case ONSTACK_E_SIGNAL:
+    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
+           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
+  case ONSTACK_E_SESSIONS:
+    return "all 8 sessions are running, or the one that a heap can have: stop one first";
+  case ONSTACK_E_STOPPED:
+    return "the session has been stopped already";
+  case ONSTACK_E_OUTPUT:
+    return "the profile could not be written: the writer refused the bytes";
+  case ONSTACK_E_UNSUPPORTED:
+    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
+           "onstack.h";
+  case ONSTACK_E_VERSION:
+    return "header and library do not fit together, or another copy of the library in this process is of another version: "
+           "build all of "
+           "them against one";
+  case ONSTACK_E_CONTEXT:
+    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
+  case ONSTACK_E_CLOCK:
+    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; for "
+           "real time, /proc must show this PID namespace, and /proc/self/task/*/syscall be readable (else take the clock "
+           "that "
+           "signals: wall-signal)";
+  case ONSTACK_E_KINDS:
+    return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
+           "kind, or write pprof";
+  default:
+    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
+  }
+}
+
+/* ---- core/platform/elf_file.c ---- */
+/* ---- core/platform/elf_file.h ---- */
+/* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
+#ifndef ONSTACK_PLATFORM_ELF_FILE_H
+#define ONSTACK_PLATFORM_ELF_FILE_H
 
 typedef struct onstack_elf_header {
   uint8_t ident[16];
@@ -224,9 +448,12 @@ ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const 
 
 #endif
 
-/* ---- core/platform/process_memory.h ---- */
-#ifndef ONSTACK_PLATFORM_PROCESS_MEMORY_H
-#define ONSTACK_PLATFORM_PROCESS_MEMORY_H
+/* ---- core/platform/process.h ---- */
+/* This process: its memory, the part of it that is ours, its children, its clocks. */
+#ifndef ONSTACK_PLATFORM_PROCESS_H
+#define ONSTACK_PLATFORM_PROCESS_H
+
+#include <time.h>
 
 /* Copies memory of this process that others may change or unmap meanwhile; the kernel copies, so nothing faults. Returns the
    bytes from the address on that were there; 0, too, where no memory can be read so (other systems than Linux). Ordinary
@@ -235,6 +462,45 @@ ONSTACK_INTERNAL size_t onstack_process_memory_copy(uint64_t address, void *out,
 
 /* The same; whether all of it was there. */
 ONSTACK_INTERNAL bool onstack_process_memory_read(uint64_t address, void *out, size_t size);
+
+/* What this library maps for itself, so that an account of the process's memory can name it, and when it allocates. */
+
+/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
+ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
+/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
+ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
+/* Bytes in memory, for a look at the whole process. Ordinary threads. */
+ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
+
+/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
+
+/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
+   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
+#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
+ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
+
+/*
+ * How a process is told from those that it makes. Its id does not tell: in a PID namespace of its own (clone with
+ * CLONE_NEWPID) the child of a process 1 is process 1 again.
+ */
+
+#define ONSTACK_WIPE_ON_FORK 18 /* MADV_WIPEONFORK of linux/mman.h, which older libcs do not name */
+
+/*
+ * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
+ * child shares ours. Never given back. NULL: no memory, or the kernel is older than 4.14. Ordinary threads.
+ */
+ONSTACK_INTERNAL uint32_t *onstack_wiped_word(void);
+
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
+
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
 
 #endif
 
@@ -476,92 +742,6 @@ bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp
   return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
 }
 
-/* ---- core/platform/errors.c ---- */
-
-#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
-#define ERRORS_TEXT_OF(value) #value
-
-const char *onstack_version(void) {
-  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(ONSTACK_VERSION_PATCH);
-}
-
-const char *onstack_strerror(int code) {
-  switch (code) {
-  case 0:
-    return "success";
-  case ONSTACK_E_FREQUENCY:
-    return "frequency out of range: give 1 to 10000 Hz";
-  case ONSTACK_E_OPTIONS:
-    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
-           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
-  case ONSTACK_E_UNWINDER:
-    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
-  case ONSTACK_E_SIGNAL:
-    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
-           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
-  case ONSTACK_E_SESSIONS:
-    return "all 8 sessions are running, or the one that a heap can have: stop one first";
-  case ONSTACK_E_STOPPED:
-    return "the session has been stopped already";
-  case ONSTACK_E_OUTPUT:
-    return "the profile could not be written: the writer refused the bytes";
-  case ONSTACK_E_UNSUPPORTED:
-    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
-           "onstack.h";
-  case ONSTACK_E_VERSION:
-    return "header and library do not fit together, or another copy of the library in this process is of another version: "
-           "build all of "
-           "them against one";
-  case ONSTACK_E_CONTEXT:
-    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
-  case ONSTACK_E_CLOCK:
-    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
-           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; for "
-           "real time, /proc must show this PID namespace, and /proc/self/task/*/syscall be readable (else take the clock "
-           "that "
-           "signals: wall-signal)";
-  case ONSTACK_E_KINDS:
-    return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
-           "kind, or write pprof";
-  default:
-    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
-  }
-}
-
-/* ---- core/platform/exceptions.c ---- */
-/* ---- core/platform/exceptions.h ---- */
-/*
- * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
- * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
- * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit) has no search and goes
- * on; cancellation is disabled (platform/uncancelled.h).
- */
-#ifndef ONSTACK_PLATFORM_EXCEPTIONS_H
-#define ONSTACK_PLATFORM_EXCEPTIONS_H
-
-/* A personality routine of the Itanium C++ ABI; only unwind tables refer to it. */
-ONSTACK_INTERNAL int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context);
-
-/* 0x1b: the address is stored as 32 bits relative to its place. By name, because aarch64 has no constraint for it.
-   Where the compiler writes no .cfi directives there is no unwind information, and the search ends by itself. */
-#if defined(__linux__) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
-#define ONSTACK_STOP_EXCEPTIONS __asm__ volatile(".cfi_personality 0x1b, onstack_exceptions_stop")
-#else
-#define ONSTACK_STOP_EXCEPTIONS (void)0
-#endif
-
-#endif
-
-/* Of <unwind.h>, which not every C compiler brings. */
-#define EXCEPTIONS_SEARCH_PHASE 1 /* _UA_SEARCH_PHASE */
-#define EXCEPTIONS_FAIL 3         /* _URC_FATAL_PHASE1_ERROR */
-#define EXCEPTIONS_GO_ON 8        /* _URC_CONTINUE_UNWIND */
-
-__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context) {
-  (void)version, (void)kind, (void)exception, (void)context;
-  return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
-}
-
 /* ---- core/platform/interpreted.c ---- */
 /* ---- core/platform/interpreted.h ---- */
 /* The addresses of frames of interpreted languages: no process has code there. */
@@ -652,60 +832,68 @@ ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
 #define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
 
-#endif
-
-/* ---- core/platform/own_memory.h ---- */
-/* What this library maps for itself, so that an account of the process's memory can name it, and when it allocates. */
-#ifndef ONSTACK_PLATFORM_OWN_MEMORY_H
-#define ONSTACK_PLATFORM_OWN_MEMORY_H
-
-/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
-ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
-/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
-ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
-/* Bytes in memory, for a look at the whole process. Ordinary threads. */
-ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
-
-/* Whether a thread of the host's works for this library: then what it allocates is in no heap profile of the host's. */
-
-/* How many calls that say so the thread is in. Initial-exec: it is read on the way of an allocation, where the loader must not
-   be called. A host's function that leaves such a call by longjmp leaves the thread's allocations out from then on. */
-#define ONSTACK_OURS_MODEL __attribute__((tls_model("initial-exec")))
-ONSTACK_INTERNAL_DATA __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
-#endif
-
-/* ---- core/platform/sized.h ---- */
 /*
- * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
- * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
- * is filled in, it becomes zero.
+ * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
+ * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
  *
- * What a structure must have at least is its size in version 0.1, never its size today: programs that were built when it was
- * shorter must go on. Each such number stands where the structure is read, as ..._SIZE_0_1. Of a structure that stays the
- * caller's (an unwinder, a provider) members that are new since then are read only where its `size` covers them.
+ * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
+ *
+ *   writer                                   reader
+ *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
+ *   W2  fence                release         R2  copy the data        relaxed
+ *   W3  write the data       relaxed         R3  fence                acquire
+ *   W4  sequence = next even release         R4  sequence == begun    relaxed
+ *
+ * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
+ * that ended with it.
+ *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
+ *     happened before R2, and R2 reads W's values or later ones.
+ *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
+ *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
+ *     one, not `begun`.
+ * The number comes round after 2^31 changes; no reader is inside for so long.
  */
-#ifndef ONSTACK_PLATFORM_SIZED_H
-#define ONSTACK_PLATFORM_SIZED_H
 
-/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
-   the structure must not be touched. */
-#define ONSTACK_SIZED_LIMIT 4096u
+#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
 
-/* The shortest options that ever were: up to sink_data. */
-#define ONSTACK_OPTIONS_SIZE_0_1 ((size_t)64)
+typedef struct onstack_seqlock {
+  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
+} onstack_seqlock;
 
-/* Whether a structure of the caller is at least `least_bytes` long, and zero from `known_bytes` on. ONSTACK_E_OPTIONS: not. */
-ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes);
+/* R1. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
+  return onstack_observe(&lock->sequence);
+}
 
-/* The same, and copies it into `known`. */
-ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
+/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
 
-/* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
-ONSTACK_INTERNAL int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes);
+/* R3 and R4: whether the copy belongs together. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
+  onstack_fence_observe();
+  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
+}
 
-/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
-ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
+/* W1 and W2. Returns the number that the change ends with. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
+  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
+  onstack_store_relaxed(&lock->sequence, odd);
+  onstack_fence_publish();
+  return odd + 1;
+}
+
+/* W4. */
+ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
+  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
+}
+
+/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
+   none. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
+  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
+  onstack_seqlock_write_end(lock);
+  return true;
+}
 
 #endif
 
@@ -1040,6 +1228,8 @@ static inline __attribute__((unused)) uint64_t onstack_object_segment(const stru
  * do. Other loaders, and lists of other namespaces, have no numbers here.
  */
 
+#define ONSTACK_LOAD_FIRST 2u /* the program; the loader itself, which glibc does not number, comes before it */
+
 /* One walk along the loader's own list, beside that of dl_iterate_phdr. */
 typedef struct onstack_load_walk {
   const struct link_map *next; /* NULL: objects have no numbers from here on */
@@ -1050,6 +1240,11 @@ ONSTACK_INTERNAL void onstack_load_walk_begin(onstack_load_walk *walk);
 
 /* In each visit of dl_iterate_phdr, which holds the loader's lock. Returns the object's number; 0 if it is not known. */
 ONSTACK_INTERNAL uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info);
+
+/* Returns true if the object of this number was loaded when the counts were read. */
+static inline __attribute__((unused)) bool onstack_load_is_before(uint64_t number, const onstack_loader_counts *counts) {
+  return number != 0 && number < ONSTACK_LOAD_FIRST + counts->adds;
+}
 
 /*
  * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for
@@ -1338,9 +1533,7 @@ void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object
 #define NUMBERS_OBJECTS 3u   /* that agree at least */
 #define NUMBERS_DYNAMIC 128u /* entries of the program's dynamic section that are searched */
 
-/* Numbers of this module's callers: what is no object's number comes first. */
-#define NUMBERS_LOADER 1u /* the loader itself, which stays and which glibc does not number */
-#define NUMBERS_FIRST 2u
+#define NUMBERS_LOADER 1u /* of the loader itself, which stays */
 
 static uint32_t numbers_offset;  /* in words; 0: not found, or not searched for yet */
 static uint32_t numbers_refused; /* the search has ended without one */
@@ -1449,7 +1642,7 @@ uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_in
   }
   walk->next = map->l_next;
   if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return NUMBERS_LOADER;
-  return NUMBERS_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
+  return ONSTACK_LOAD_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
 }
 #else
 void onstack_load_walk_begin(onstack_load_walk *walk) { walk->next = NULL; }
@@ -1711,62 +1904,6 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
 }
 #endif
 
-/* ---- core/platform/own_memory.c ---- */
-
-#include <sys/mman.h>
-#include <unistd.h>
-
-#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
-#define OWN_AT_ONCE ((size_t)512) /* pages */
-
-static struct {
-  struct {
-    char *memory;
-    size_t bytes;
-  } ranges[OWN_RANGES];
-  uint32_t count; /* published behind a range */
-  int64_t whole;
-} own_memory;
-
-void onstack_own_memory_keeps(void *memory, size_t bytes) {
-  const uint32_t at = own_memory.count;
-  if (at == OWN_RANGES) return;
-  own_memory.ranges[at].memory = memory;
-  own_memory.ranges[at].bytes = bytes;
-  onstack_publish(&own_memory.count, at + 1);
-}
-
-void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
-
-/* mincore(2): a byte for each page of the kernel's. */
-static uint64_t own_range_resident(char *memory, size_t bytes) {
-#ifdef __linux__
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
-  unsigned char there[OWN_AT_ONCE];
-  uint64_t resident = 0;
-  for (size_t at = 0; at < bytes; at += at_once) {
-    const size_t part = bytes - at < at_once ? bytes - at : at_once;
-    const size_t pages = (part + page - 1) / page;
-    if (mincore(memory + at, part, there) != 0) return resident;
-    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
-  }
-  return resident;
-#else
-  (void)memory, (void)bytes;
-  return 0;
-#endif
-}
-
-uint64_t onstack_own_memory_resident(void) {
-  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
-  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
-  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
-    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
-  return resident;
-}
-
-ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
-
 /* ---- core/platform/proc.c ---- */
 /* ---- core/platform/proc.h ---- */
 /* What /proc says of the process (proc(5)): its mappings, its threads' states, its program. */
@@ -1822,24 +1959,6 @@ ONSTACK_INTERNAL uint64_t onstack_proc_stat_main_sp(void);
  * 3.17). Not the latter alone: qemu-user emulates /proc/self/exe only. Context: ordinary threads; keeps errno.
  */
 ONSTACK_INTERNAL const char *onstack_own_executable(void);
-
-#endif
-
-/* ---- core/platform/clock_ns.h ---- */
-/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry_handler.c). */
-#ifndef ONSTACK_PLATFORM_CLOCK_NS_H
-#define ONSTACK_PLATFORM_CLOCK_NS_H
-
-#include <stdint.h>
-#include <time.h>
-
-static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
 
 #endif
 
@@ -2261,7 +2380,10 @@ const char *onstack_own_executable(void) {
   return gone ? calling : first;
 }
 
-/* ---- core/platform/process_memory.c ---- */
+/* ---- core/platform/process.c ---- */
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #ifdef __linux__
 
@@ -2304,80 +2426,56 @@ bool onstack_process_memory_read(uint64_t address, void *out, size_t size) {
   return onstack_process_memory_copy(address, out, size) == size;
 }
 
-/* ---- core/platform/sized.c ---- */
+#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
+#define OWN_AT_ONCE ((size_t)512) /* pages */
 
-#include <string.h>
+static struct {
+  struct {
+    char *memory;
+    size_t bytes;
+  } ranges[OWN_RANGES];
+  uint32_t count; /* published behind a range */
+  int64_t whole;
+} own_memory;
 
-_Static_assert(offsetof(onstack_options, fork_sink_data) == ONSTACK_OPTIONS_SIZE_0_1, "old sizes stay known");
-
-/* 0: not a size. */
-static uint32_t sized_read(const void *given, size_t least_bytes) {
-  uint32_t size;
-  memcpy(&size, given, sizeof(size));
-  return size >= sizeof(size) && size >= least_bytes && size <= ONSTACK_SIZED_LIMIT ? size : 0;
+void onstack_own_memory_keeps(void *memory, size_t bytes) {
+  const uint32_t at = own_memory.count;
+  if (at == OWN_RANGES) return;
+  own_memory.ranges[at].memory = memory;
+  own_memory.ranges[at].bytes = bytes;
+  onstack_publish(&own_memory.count, at + 1);
 }
 
-int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes) {
-  const uint32_t size = sized_read(given, least_bytes);
-  if (size == 0) return ONSTACK_E_OPTIONS;
-  for (size_t i = known_bytes; i < size; i++)
-    if (((const char *)given)[i] != 0) return ONSTACK_E_OPTIONS;
+void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
+
+/* mincore(2): a byte for each page of the kernel's. */
+static uint64_t own_range_resident(char *memory, size_t bytes) {
+#ifdef __linux__
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
+  unsigned char there[OWN_AT_ONCE];
+  uint64_t resident = 0;
+  for (size_t at = 0; at < bytes; at += at_once) {
+    const size_t part = bytes - at < at_once ? bytes - at : at_once;
+    const size_t pages = (part + page - 1) / page;
+    if (mincore(memory + at, part, there) != 0) return resident;
+    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
+  }
+  return resident;
+#else
+  (void)memory, (void)bytes;
   return 0;
-}
-
-int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given) {
-  const int error = onstack_sized_check(given, known_bytes, least_bytes);
-  if (error != 0) return error;
-  const uint32_t size = sized_read(given, least_bytes);
-  memset(known, 0, known_bytes);
-  memcpy(known, given, size < known_bytes ? size : known_bytes);
-  return 0;
-}
-
-int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
-  const uint32_t size = sized_read(given, least_bytes);
-  if (size == 0) return ONSTACK_E_OPTIONS;
-  const uint32_t used = size < known_bytes ? size : (uint32_t)known_bytes;
-  memset(given, 0, size);
-  memcpy(given, known, used);
-  memcpy(given, &used, sizeof(used));
-  return 0;
-}
-
-int onstack_options_init(onstack_options *options, size_t size) {
-  if (!options || size < ONSTACK_OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
-  uint8_t *bytes = (uint8_t *)options;
-  for (size_t i = 0; i < size; i++) bytes[i] = 0;
-  options->size = (uint32_t)size;
-  return 0;
-}
-
-int onstack_switch_read(uint8_t value, bool *on) {
-  if (value > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  *on = value != ONSTACK_OFF;
-  return 0;
-}
-
-/* ---- core/platform/wiped_word.c ---- */
-/* ---- core/platform/wiped_word.h ---- */
-/*
- * How a process is told from those that it makes. Its id does not tell: in a PID namespace of its own (clone with
- * CLONE_NEWPID) the child of a process 1 is process 1 again.
- */
-#ifndef ONSTACK_PLATFORM_WIPED_WORD_H
-#define ONSTACK_PLATFORM_WIPED_WORD_H
-
-#define ONSTACK_WIPE_ON_FORK 18 /* MADV_WIPEONFORK of linux/mman.h, which older libcs do not name */
-
-/*
- * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
- * child shares ours. Never given back. NULL: no memory, or the kernel is older than 4.14. Ordinary threads.
- */
-ONSTACK_INTERNAL uint32_t *onstack_wiped_word(void);
-
 #endif
+}
 
-#include <sys/mman.h>
+uint64_t onstack_own_memory_resident(void) {
+  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
+  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
+  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
+    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
+  return resident;
+}
+
+ONSTACK_INTERNAL_DEFINE __thread uint32_t onstack_ours ONSTACK_OURS_MODEL;
 
 #define WIPED_PAGE ((size_t)4096)
 
@@ -2430,74 +2528,6 @@ uint32_t *onstack_wiped_word(void) {
  */
 #ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
 #define ONSTACK_SAMPLER_UNWIND_RULES_H
-
-/* ---- core/platform/seqlock.h ---- */
-/*
- * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
- * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
- *
- * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
- *
- *   writer                                   reader
- *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
- *   W2  fence                release         R2  copy the data        relaxed
- *   W3  write the data       relaxed         R3  fence                acquire
- *   W4  sequence = next even release         R4  sequence == begun    relaxed
- *
- * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
- * that ended with it.
- *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
- *     happened before R2, and R2 reads W's values or later ones.
- *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
- *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
- *     one, not `begun`.
- * The number comes round after 2^31 changes; no reader is inside for so long.
- */
-#ifndef ONSTACK_PLATFORM_SEQLOCK_H
-#define ONSTACK_PLATFORM_SEQLOCK_H
-
-#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-typedef struct onstack_seqlock {
-  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
-} onstack_seqlock;
-
-/* R1. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
-  return onstack_observe(&lock->sequence);
-}
-
-/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
-
-/* R3 and R4: whether the copy belongs together. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
-  onstack_fence_observe();
-  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
-}
-
-/* W1 and W2. Returns the number that the change ends with. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
-  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
-  onstack_store_relaxed(&lock->sequence, odd);
-  onstack_fence_publish();
-  return odd + 1;
-}
-
-/* W4. */
-ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
-  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
-}
-
-/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
-   none. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
-  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
-  onstack_seqlock_write_end(lock);
-  return true;
-}
-
-#endif
 
 /* How the canonical frame address (the caller's SP) is found. */
 #define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
@@ -2841,14 +2871,12 @@ ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *int
  *
  *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
  *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
- *           just written to (walk.h); everything else by `copy`, or by `pipe` where that is refused.
+ *           just written to (walk.h); everything else by `copy`. Where that is refused, everything else is unreadable.
  *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
  *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
  *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
  *           by frame pointers, and housekeeping checks them again every second.
  *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe_handler.c).
- *           The last choice: some two microseconds, and descriptors in the host's table.
  *   none    refuses everything: walks end at the interrupted PC.
  *
  * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
@@ -2918,7 +2946,6 @@ typedef struct onstack_memory {
 
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
 
 /* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
@@ -2946,28 +2973,6 @@ ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, ui
 
 /* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
-
-/* ---- the pipes of reader `pipe` ------------------------------------------------------------------------------------------ */
-
-/*
- * The pipes of reader `pipe` (memory_pipe_handler.c) are open only while a session runs on a system that refuses
- * process_vm_readv; elsewhere none is made.
- */
-
-/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
-ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
-
-/* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
-
-/* Closes them; one that a walk holds at this instant stays. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_memory_pipe_close(void);
-
-/* In the child of a fork: gives the inherited pipes back, which the parent goes on using. */
-ONSTACK_INTERNAL void onstack_memory_pipe_after_fork(void);
-
-/* Two words through a pipe; false where none is open, too. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]);
 
 #endif
 
@@ -3061,26 +3066,6 @@ typedef struct onstack_settings {
  */
 #ifndef ONSTACK_SAMPLER_SESSION_SLOT_H
 #define ONSTACK_SAMPLER_SESSION_SLOT_H
-
-/* ---- core/platform/kinds.h ---- */
-/* Kinds of samples (ONSTACK_KIND_* in the public header), as an index, and their units. */
-#ifndef ONSTACK_PLATFORM_KINDS_H
-#define ONSTACK_PLATFORM_KINDS_H
-
-#define ONSTACK_KINDS 5u /* the known ones, and place 0, which is none */
-
-/* ONSTACK_UNIT_*; 0: no such kind. */
-static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kind kind) {
-  static const uint8_t units[ONSTACK_KINDS] = {
-      [ONSTACK_KIND_CPU] = ONSTACK_UNIT_NANOSECONDS,
-      [ONSTACK_KIND_WALL] = ONSTACK_UNIT_NANOSECONDS,
-      [ONSTACK_KIND_ALLOCATION] = ONSTACK_UNIT_BYTES,
-      [ONSTACK_KIND_DUMP] = ONSTACK_UNIT_COUNT,
-  };
-  return kind < ONSTACK_KINDS ? units[kind] : 0;
-}
-
-#endif
 
 /* ---- core/sampler/ring/kept.h ---- */
 /*
@@ -3791,30 +3776,8 @@ ONSTACK_INTERNAL int onstack_clock_choose(const onstack_settings *settings, cons
 ONSTACK_INTERNAL void onstack_clocks_after_fork(void);
 
 /* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
-   `copy` to fall back to; otherwise it has `pipe`, if that works. */
+   `copy` to fall back to. */
 ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
-
-#endif
-
-/* ---- core/platform/address.h ---- */
-/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
-#ifndef ONSTACK_PLATFORM_ADDRESS_H
-#define ONSTACK_PLATFORM_ADDRESS_H
-
-/*
- * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
- * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
- * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
- */
-#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
-#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
-
-static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
-  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
-}
-
-/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
-#define ONSTACK_PAGE ((uint64_t)4096)
 
 #endif
 
@@ -4071,9 +4034,6 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
       chosen = &onstack_reader_probe;
     else if (*copy_works)
       chosen = &onstack_reader_copy;
-    /* Its pipes serve `probe`, too. */
-    if (!*copy_works && onstack_reader_pipe.self_test(good, bad) && chosen == &onstack_reader_none)
-      chosen = &onstack_reader_pipe;
   }
   munmap(pages, 2 * CHOOSE_LARGEST_PAGE);
   return chosen;
@@ -5053,36 +5013,6 @@ uint64_t onstack_session_drain_work(void *data) {
  * from outside, and who runs is met by a tick after DUMP_HZ's period of CPU time.
  */
 
-/* ---- core/platform/uncancelled.h ---- */
-/*
- * pthread_cancel on a thread that is inside this library. open, read, pthread_join and most of stdio are cancellation points:
- * a thread that is cancelled in one of them ends, keeps our locks, and leaks memory and descriptors. Therefore each public
- * function that reaches a cancellation point while it holds something begins with ONSTACK_UNCANCELLED. The macro disables
- * cancellation until the function returns. A cancellation request that arrives meanwhile stays pending, and takes effect at the
- * caller's next cancellation point.
- */
-#ifndef ONSTACK_PLATFORM_UNCANCELLED_H
-#define ONSTACK_PLATFORM_UNCANCELLED_H
-
-#include <pthread.h>
-
-static inline __attribute__((unused)) int onstack_uncancelled_begin(void) {
-  int before = PTHREAD_CANCEL_ENABLE;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-  return before;
-}
-
-static inline __attribute__((unused)) void onstack_uncancelled_end(const int *before) {
-  pthread_setcancelstate(*before, NULL);
-}
-
-/* May be nested. A callback of the host that leaves by pthread_exit is not supported; nothing is put back then. */
-#define ONSTACK_UNCANCELLED                                                                                                 \
-  const int onstack_uncancelled_before __attribute__((cleanup(onstack_uncancelled_end), unused)) =                          \
-      onstack_uncancelled_begin()
-
-#endif
-
 /* ---- core/sampler/threads/task.h ---- */
 /* What the kernel says about one thread of the process. Any thread. */
 #ifndef ONSTACK_SAMPLER_THREADS_TASK_H
@@ -5169,7 +5099,7 @@ ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
 #endif
 
 /* ---- core/profile/text.h ---- */
-/* A dump as text: threads with the same stack stand together, above it; the group of the lowest thread id comes first. */
+/* Text that is not a profile's: dumps, and the account of the process's memory. */
 #ifndef ONSTACK_PROFILE_TEXT_H
 #define ONSTACK_PROFILE_TEXT_H
 
@@ -5226,12 +5156,24 @@ ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
 
 #endif
 
+/* A dump: threads with the same stack stand together, above it; the group of the lowest thread id comes first. */
+
 /* A line that no reader takes for two, whatever the thread calls itself. */
 ONSTACK_INTERNAL void onstack_threads_text_thread(onstack_profile_output *output, int32_t tid, const char *name);
 
 /* The profile's samples of ONSTACK_KIND_DUMP. Errors: OPTIONS, -ENOMEM, the symbolizer's; the output's. */
 ONSTACK_INTERNAL int onstack_threads_text(onstack_profile *profile, const onstack_write_options *options,
                                           onstack_profile_output *output);
+
+/*
+ * The lines of onstack_session_memory_text (the public header), of which `sampled` bytes are in use by a heap session.
+ * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
+ * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
+ * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
+ * Context: any thread, with cancellation disabled. Errors: as onstack_session_memory_text.
+ */
+ONSTACK_INTERNAL int onstack_memory_text(uint64_t sampled, const onstack_runtime_memory *runtime, bool ask_malloc,
+                                         onstack_writer writer, void *data);
 
 #endif
 
@@ -5501,7 +5443,6 @@ static void fork_make_mark(void) {
   if (!mark) return;
   onstack_store_relaxed(mark, FORK_KNOWN);
   onstack_publish(&fork_mark, mark);
-  onstack_memory_pipe_set_process_word(mark);
 }
 
 /* The innermost fork that this thread is in; NULL: none that is known. */
@@ -5840,14 +5781,11 @@ static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t 
 /*
  * Which code lies where: the executable mappings of the process, over the life of a profile.
  *
- * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
- * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
- * their samples keep their names.
- *
- * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
- * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
- * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
- * alias is kept for a file that comes back, as plugins do that replace each other.)
+ * A set is counted, because a writer keeps the set that it took while the sink reads the next one. The next set has the
+ * mappings that the kernel reports now, and the files that an earlier set knew and that are gone: their samples keep their
+ * names. One address of a set means one place of one file, for ever. If another file, or generated code, takes the place of
+ * a program or library, the set keeps the old file, and samples of the new code have the address ONSTACK_MAPS_UNKNOWN. They
+ * get names in a profile that begins, or is cleared, after the change, or once the old file is back.
  */
 #ifndef ONSTACK_PROFILE_MAPS_MAPS_H
 #define ONSTACK_PROFILE_MAPS_MAPS_H
@@ -5967,17 +5905,13 @@ ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *s
 
 #endif
 
-/* Between what processes have and what kernels have: no machine has code there. */
-#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
-#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
-/* The address of what cannot be told: samples from the moment between two files. */
-#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
-#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
+/* Between the addresses of processes and those of kernels, where no machine has code. */
+#define ONSTACK_MAPS_UNKNOWN ((uint64_t)1 << 63)
+#define ONSTACK_MAPS_UNKNOWN_FRAME "[replaced code]"
 
 typedef struct onstack_profile_mapping {
   uint64_t start;
   uint64_t limit;
-  uint64_t real;   /* where start lies in the process */
   uint64_t offset; /* file offset of start */
   uint64_t device;
   uint64_t inode;
@@ -5990,10 +5924,14 @@ typedef struct onstack_profile_mapping {
   onstack_elf_build_id build_id;
   onstack_elf_stamp stamp;   /* of a file without a build id */
   uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
-  bool main;                 /* holds the program's entry point */
+  /* Other code may have lain here after lost_ns and before back_ns (monotonic). back_ns is 0 if no other code was found here,
+     and UINT64_MAX as long as the file is not back. */
+  uint64_t lost_ns, back_ns;
+  bool main; /* holds the program's entry point */
   bool deleted;
-  bool retired;
-  bool latest; /* of aliases: nothing has come into its place yet */
+  bool retired;  /* the file is not mapped here now */
+  bool replaced; /* retired, and something else is mapped here */
+  bool loaded;   /* when the loader was last asked, its object was the one that it was when the set was read */
 } onstack_profile_mapping;
 
 typedef struct onstack_profile_maps {
@@ -6001,51 +5939,33 @@ typedef struct onstack_profile_maps {
   onstack_profile_mapping *items; /* sorted by address, disjoint */
   size_t count;
   size_t capacity;
-  size_t alias_first; /* of `items` */
-  size_t alias_count;
-  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
-  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
+  size_t forgotten; /* files that are gone and found no room, in this set and those before */
   onstack_profile_arena arena;
 } onstack_profile_maps;
 
-/*
- * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
- * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
- * is looked at anew. Where there is no /proc the loader is asked.
- * Returns a set with one reference; NULL when memory is out.
- */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
-                                                                 bool changed);
+/* Reads the mappings of now into a set with one reference. Where there is no /proc the loader is asked. Returns NULL if there
+   is no memory. */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(void);
 
-/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
+/* Returns true if it was the last reference; the caller frees the set, outside the lock. Two profiles can share a set for a
    while (onstack_profile_take under a writer), so counts are atomic. */
 ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
 ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
 
-/* The mapping that holds an address, or NULL. */
+/* Returns the mapping that holds an address, or NULL. */
 ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
                                                                           uint64_t address);
 
-/* The set's address of a place in the process, by what lies there or lay there last. */
-ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+/* Returns false if an address of the set means a file in whose place something else is mapped now. */
+ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address);
 
-/* Whether another file lay at a place in the process before the one that lay there last. */
-ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
+/* Unites the mappings of now, sorted, which are all that `maps` has, with an earlier set's, which were last found true at
+   `until_ns`. Returns false if there is no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous,
+                                                 uint64_t until_ns);
 
-/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
-ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
-
-/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
-   set's. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
-
-/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
+/* Fills an empty set by what the loader knows, without build ids. Returns false if there is no memory. */
 ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
-
-/* Adds a copy; its path is in the set's arena. NULL: no memory. */
-ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
-                                                                      const onstack_profile_mapping *mapping,
-                                                                      const char *path, size_t path_length);
 
 /* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
 ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
@@ -6060,8 +5980,39 @@ ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_pro
 /* The address as the file counts it: virtual for ELF, the offset for other files. */
 ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
 
-/* Where an address of the mapping lies in the process. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
+/*
+ * A profile's set of now. A sample arrives after it was taken, and in between a library may have taken the place of another.
+ * The profile's lock covers every call. Writers do not read `back_ns` and `loaded` of a set, so these may still change.
+ */
+typedef struct onstack_profile_history {
+  onstack_profile_maps *maps;     /* never NULL */
+  onstack_loader_counts loaded;   /* when `maps` was read; zeros where the loader cannot be asked */
+  onstack_loader_counts compared; /* when the mappings' `loaded` was set */
+  uint64_t until_ns;              /* when `maps` was last found true; 0: never; monotonic */
+} onstack_profile_history;
+
+/* Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_history_open(onstack_profile_history *history);
+ONSTACK_INTERNAL void onstack_profile_history_close(onstack_profile_history *history);
+
+/* In the child of a fork whose parent had a thread that was changing it. */
+ONSTACK_INTERNAL void onstack_profile_history_after_fork(onstack_profile_history *history);
+
+/* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false, files that are gone are
+   forgotten. Returns a set that the caller frees without the lock, or NULL. */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_history_read(onstack_profile_history *history, bool keep_retired);
+
+/* Returns true if objects were loaded or unloaded since the set was read; otherwise it is true until this moment. */
+ONSTACK_INTERNAL bool onstack_profile_history_has_changed(onstack_profile_history *history);
+
+/* After a change: returns true if an address lies in an object that was loaded when the set was read and still is. Such an
+   address needs no new set, which costs more than many samples. */
+ONSTACK_INTERNAL bool onstack_profile_history_still_holds(const onstack_profile_history *history, uint64_t address);
+
+/* The set's address for an address of the process at a time (0: now); ONSTACK_MAPS_UNKNOWN if it is not known which code lay
+   there. */
+ONSTACK_INTERNAL uint64_t onstack_profile_history_resolve(const onstack_profile_history *history, uint64_t address,
+                                                          uint64_t time_ns);
 
 #endif
 
@@ -6464,23 +6415,7 @@ bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, cons
   return interpreters->begins;
 }
 
-/* ---- core/sampler/api/memory_text.c ---- */
-/* The account of the process's memory (onstack_session_memory_text). */
-/* ---- core/sampler/api/memory_text.h ---- */
-/* The account of the process's memory (onstack_session_memory_text), as the preload writes it. */
-#ifndef ONSTACK_SAMPLER_API_MEMORY_TEXT_H
-#define ONSTACK_SAMPLER_API_MEMORY_TEXT_H
-
-/*
- * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
- * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
- * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
- * Errors: as onstack_session_memory_text.
- */
-ONSTACK_INTERNAL int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime,
-                                               bool ask_malloc, onstack_writer writer, void *data);
-
-#endif
+/* ---- core/sampler/api/options.c ---- */
 
 /* ---- core/sampler/modules/go_runtime.h ---- */
 /*
@@ -6501,298 +6436,6 @@ ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
 ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 
 #endif
-
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* ---- what the process's memory is by its mappings: bytes that are resident, each in one sum ---- */
-
-typedef enum onstack_memory_part {
-  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
-  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
-  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
-  ONSTACK_MEMORY_STACKS,    /* of threads */
-  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
-  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
-  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
-  ONSTACK_MEMORY_PARTS
-} onstack_memory_part;
-
-#define MEMORY_THREADS 16384u             /* whose stacks are looked for */
-#define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
-#define MEMORY_SYSCALL_BYTES ((size_t)256)
-
-/* runtime/malloc.go, mallocinit: arenas follow each other from an address on that is far from the program's and its
-   libraries', by chance since Go 1.26 and this one before. */
-#define MEMORY_GO_FIRST ((uint64_t)0xc0 << 32)
-#define MEMORY_GO_BEFORE ((uint64_t)64 << 30) /* arenas before and behind that of an object */
-#define MEMORY_GO_BEHIND ((uint64_t)256 << 30)
-
-typedef struct memory_map {
-  uint64_t *parts;
-  onstack_memory_part part; /* of the mapping whose size comes next */
-  uint64_t go_low, go_high; /* where a runtime's heap lies; equal: nowhere */
-  uint64_t data_high;       /* where the data of a file ended, if the last mapping was such */
-  size_t count;
-  uint64_t stack_pointers[MEMORY_THREADS]; /* ascending */
-} memory_map;
-
-/* proc_pid_syscall(5): "N arguments... SP PC" of a thread that is in the kernel, "running" of one that is not. */
-static bool memory_stack_pointer(char *line, uint64_t *stack_pointer) {
-  char *last = strrchr(line, ' '), *before;
-  if (!last) return false;
-  *last = 0;
-  before = strrchr(line, ' ');
-  if (!before) return false;
-  *stack_pointer = strtoull(before + 1, NULL, 16);
-  return *stack_pointer != 0;
-}
-
-static void memory_note_thread(void *data, uint32_t tid) {
-  memory_map *map = data;
-  char text[MEMORY_SYSCALL_BYTES];
-  if (map->count == MEMORY_THREADS) return;
-  snprintf(text, sizeof(text), "/proc/self/task/%u/syscall", tid);
-  const long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)text, O_RDONLY | O_CLOEXEC, 0);
-  if (file < 0) return;
-  const long got = onstack_sys_call3(SYS_read, file, (long)text, sizeof(text) - 1);
-  onstack_sys_call1(SYS_close, file);
-  text[got > 0 ? got : 0] = 0;
-  if (memory_stack_pointer(text, &map->stack_pointers[map->count])) map->count++;
-}
-
-static int memory_compare(const void *left, const void *right) {
-  const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-  return a < b ? -1 : a > b;
-}
-
-static bool memory_has_stack(const memory_map *map, const onstack_mapping *mapping) {
-  size_t low = 0, high = map->count;
-  if (mapping->high - mapping->low > MEMORY_STACK) return false;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (map->stack_pointers[middle] < mapping->low)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < map->count && map->stack_pointers[low] < mapping->high;
-}
-
-static bool memory_begins(const onstack_mapping *mapping, const char *with) {
-  return strncmp(mapping->path, with, strlen(with)) == 0;
-}
-
-static bool memory_is_shared(const onstack_mapping *mapping) {
-  return mapping->shared && (memory_begins(mapping, "/memfd:") || memory_begins(mapping, "/SYSV") ||
-                             memory_begins(mapping, "/dev/zero") || memory_begins(mapping, "/dev/shm/"));
-}
-
-static onstack_memory_part memory_part_of_nobody(const memory_map *map, const onstack_mapping *mapping) {
-  if (memory_begins(mapping, "[stack")) return ONSTACK_MEMORY_STACKS;
-  if (memory_begins(mapping, "[v")) return ONSTACK_MEMORY_CODE;
-  if (mapping->executable) return ONSTACK_MEMORY_GENERATED;
-  if (mapping->low >= map->go_low && mapping->low < map->go_high) return ONSTACK_MEMORY_GO;
-  if (mapping->low == map->data_high && mapping->path[0] == 0) return ONSTACK_MEMORY_FILES;
-  return memory_has_stack(map, mapping) ? ONSTACK_MEMORY_STACKS : ONSTACK_MEMORY_REST;
-}
-
-static void memory_visit(void *data, const onstack_mapping *mapping) {
-  memory_map *map = data;
-  if (memory_is_shared(mapping))
-    map->part = ONSTACK_MEMORY_SHARED;
-  else if (mapping->inode != 0)
-    map->part = mapping->executable ? ONSTACK_MEMORY_CODE : ONSTACK_MEMORY_FILES;
-  else
-    map->part = memory_part_of_nobody(map, mapping);
-  map->data_high = mapping->inode != 0 && mapping->writable ? mapping->high : 0;
-}
-
-static void memory_add(void *data, uint64_t bytes) {
-  const memory_map *map = data;
-  map->parts[map->part] += bytes;
-}
-
-/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps
-   cannot be read; -ENOMEM. */
-static int memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
-  memset(parts, 0, ONSTACK_MEMORY_PARTS * sizeof(*parts));
-  memory_map *map = calloc(1, sizeof(*map));
-  if (!map) return -ENOMEM;
-  map->parts = parts;
-  if (object == 0 && onstack_go_runtime_is_present()) object = MEMORY_GO_FIRST;
-  if (object != 0) {
-    map->go_low = object > MEMORY_GO_BEFORE ? object - MEMORY_GO_BEFORE : 0;
-    map->go_high = object + MEMORY_GO_BEHIND;
-  }
-  map->stack_pointers[map->count++] = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  onstack_task_list_each(memory_note_thread, map); /* without a list only fewer stacks are known */
-  qsort(map->stack_pointers, map->count, sizeof(map->stack_pointers[0]), memory_compare);
-  const int result = onstack_proc_smaps_each(memory_visit, memory_add, map);
-  free(map);
-  return result;
-}
-
-/* ---- text ---- */
-
-#define MEMORY_LINE ((size_t)160)
-#define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
-_Static_assert(offsetof(onstack_runtime_memory, idle) + sizeof(uint64_t) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
-
-typedef struct memory_text {
-  onstack_writer writer;
-  void *data;
-  int error;
-} memory_text;
-
-static void memory_line(memory_text *text, uint64_t bytes, const char *owner, const char *what) {
-  ONSTACK_STOP_EXCEPTIONS;
-  char line[MEMORY_LINE];
-  if (text->error != 0) return;
-  const int length = snprintf(line, sizeof(line), "onstack.memory bytes=%" PRIu64 " of=%s%s\n", bytes, owner, what);
-  if (length <= 0 || (size_t)length >= sizeof(line)) return;
-  if (text->writer(text->data, line, (size_t)length) != 0) text->error = ONSTACK_E_OUTPUT;
-}
-
-/* A part of what is left. Parts that nobody can name in full may be told larger than they are. */
-static void memory_part(memory_text *text, uint64_t *left, uint64_t bytes, const char *owner, const char *what) {
-  if (bytes > *left) bytes = *left;
-  if (bytes == 0) return;
-  memory_line(text, bytes, owner, what);
-  *left -= bytes;
-}
-
-/* What allocators say of themselves. */
-typedef struct memory_malloc {
-  uint64_t in_use; /* 0: they say nothing */
-  uint64_t all;    /* what they have of the kernel's */
-} memory_malloc;
-
-/* As in glibc's malloc.h since 2.33; looked up when asked for, so that the library loads with older ones. */
-typedef struct memory_mallinfo2 {
-  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
-} memory_mallinfo2;
-
-#define MEMORY_FIND(place, name) *(void **)(void *)&(place) = dlsym(RTLD_DEFAULT, name)
-
-typedef int memory_control(const char *, void *, size_t *, void *, size_t); /* jemalloc's mallctl */
-
-/* Beside libc's malloc there may be jemallocs with names of their own: of the crate tikv-jemallocator, and DuckDB's. Weak: NULL
-   where the program that this library is linked into has none. Without statistics they answer ENOENT. */
-#if defined(__ELF__)
-__attribute__((weak)) extern memory_control je_mallctl, _rjem_mallctl, duckdb_je_mallctl;
-static memory_control *const memory_linked_in[] = {je_mallctl, _rjem_mallctl, duckdb_je_mallctl};
-#else
-static memory_control *const memory_linked_in[] = {NULL};
-#endif
-
-static uint64_t memory_ask_jemalloc(memory_control *control, const char *name) {
-  size_t bytes = 0, length = sizeof(bytes);
-  return control(name, &bytes, &length, NULL, 0) == 0 && length == sizeof(bytes) ? bytes : 0;
-}
-
-static void memory_add_jemalloc(memory_malloc *sum, memory_control *control) {
-  uint64_t epoch = 1;
-  control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
-  sum->in_use += memory_ask_jemalloc(control, "stats.allocated");
-  sum->all += memory_ask_jemalloc(control, "stats.resident");
-}
-
-static memory_malloc memory_of_allocators(void) {
-  memory_malloc sum = {0, 0};
-  memory_control *control;
-  memory_mallinfo2 (*info)(void);
-  MEMORY_FIND(control, "mallctl"); /* whoever has it replaces libc's */
-  MEMORY_FIND(info, "mallinfo2");
-  if (control) {
-    memory_add_jemalloc(&sum, control);
-  } else if (info) {
-    const memory_mallinfo2 now = info();
-    sum = (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
-  }
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory_linked_in); i++)
-    if (memory_linked_in[i] && memory_linked_in[i] != control) memory_add_jemalloc(&sum, memory_linked_in[i]);
-  return sum;
-}
-
-/* Its heap is measured where it is known; otherwise it lies in the rest, and is as the runtime says. */
-static void memory_write_heap(memory_text *text, uint64_t *heap, uint64_t *rest, const onstack_runtime_memory *runtime) {
-  const char *name = runtime->name ? runtime->name : "runtime";
-  uint64_t *left = *heap > 0 ? heap : rest;
-  const uint64_t idle = *heap > 0 ? UINT64_MAX : runtime->idle;
-  memory_part(text, left, runtime->in_use, name, ", in use");
-  memory_part(text, left, runtime->stacks, name, ", stacks");
-  memory_part(text, left, idle, name, ", free");
-}
-
-/*
- * Out of what no mapping tells apart. What is in use has been touched, and comes first; what an allocator or a runtime has for
- * itself may in part never have been.
- */
-static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime,
-                              memory_malloc malloc_says) {
-  const uint64_t in_use = malloc_says.in_use;
-  /* By chance. What is more is another allocator's, of which malloc knows nothing. */
-  if (sampled > in_use && sampled / 2 < in_use) sampled = in_use;
-  memory_part(text, rest, onstack_own_memory_resident(), "this profiler", "");
-  memory_part(text, rest, sampled, "native, in use, in the profile", "");
-  memory_part(text, rest, in_use > sampled ? in_use - sampled : 0, "native, in use, not in the profile", "");
-  if (runtime) memory_part(text, rest, runtime->other, runtime->name ? runtime->name : "runtime", ", its runtime's own");
-  memory_part(text, rest, malloc_says.all > in_use ? malloc_says.all - in_use : 0, "native, free in the allocator", "");
-}
-
-static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS], uint64_t sampled,
-                         const onstack_runtime_memory *runtime, memory_malloc malloc_says) {
-  static const struct {
-    onstack_memory_part part;
-    const char *name;
-  } names[] = {{ONSTACK_MEMORY_STACKS, "stacks of threads"},
-               {ONSTACK_MEMORY_CODE, "code"},
-               {ONSTACK_MEMORY_FILES, "files, data of libraries"},
-               {ONSTACK_MEMORY_GENERATED, "generated code"},
-               {ONSTACK_MEMORY_SHARED, "shared memory"}};
-  uint64_t all = 0, rest = parts[ONSTACK_MEMORY_REST], heap = parts[ONSTACK_MEMORY_GO];
-  for (uint32_t i = 0; i < ONSTACK_MEMORY_PARTS; i++) all += parts[i];
-  memory_line(text, all, "resident", "");
-  if (runtime) memory_write_heap(text, &heap, &rest, runtime);
-  memory_part(text, &heap, UINT64_MAX, "Go, objects, stacks and free", "");
-  memory_write_rest(text, &rest, sampled, runtime, malloc_says);
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(names); i++)
-    memory_part(text, &parts[names[i].part], UINT64_MAX, names[i].name, "");
-  memory_line(text, rest, "unexplained", "");
-}
-
-int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime, bool ask_malloc,
-                              onstack_writer writer, void *data) {
-  const memory_malloc nothing = {0, 0};
-  uint64_t parts[ONSTACK_MEMORY_PARTS];
-  onstack_runtime_memory known;
-  onstack_stats stats = {.size = sizeof(stats)};
-  memory_text text = {writer, data, 0};
-  int result = writer ? 0 : ONSTACK_E_OPTIONS;
-  if (result == 0 && runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
-  if (result == 0 && session) result = onstack_session_stats(session, &stats);
-  if (result == 0) result = memory_map_read(runtime ? known.address : 0, parts);
-  if (result < 0) return result;
-  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL, ask_malloc ? memory_of_allocators() : nothing);
-  return text.error;
-}
-
-int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
-                                void *data) {
-  ONSTACK_UNCANCELLED;
-  onstack_ours++;
-  const int result = onstack_memory_text_write(session, runtime, true, writer, data);
-  onstack_ours--;
-  return result;
-}
-
-/* ---- core/sampler/api/options.c ---- */
 
 #include <signal.h>
 #include <string.h>
@@ -7679,9 +7322,6 @@ void onstack_slot_give_back(onstack_slot *slot) {
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
-  onstack_memory_pipe_close();
 }
 
 bool onstack_slots_in_sink(int32_t tid) {
@@ -7715,7 +7355,6 @@ void onstack_slots_after_fork(void) {
   onstack_own_after_fork();
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  onstack_memory_pipe_after_fork();
   onstack_code_map_after_fork();
   onstack_loader_after_fork();
   onstack_modules_after_fork();
@@ -7949,7 +7588,7 @@ typedef struct onstack_below {
   onstack_previous *levels[ONSTACK_ACTION_LEVELS];
 } onstack_below;
 
-/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
+/* Other copies of the library read and write it (copy.h), under the lock that they share. */
 typedef struct onstack_action {
   uint32_t running; /* a session of this copy uses the signal (dekker) */
   uint32_t current; /* the trampoline that is installed, or was last */
@@ -7958,11 +7597,6 @@ typedef struct onstack_action {
   uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
   struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
-  uint64_t forwarded;
-  uint64_t forwarded_timer;
-  uint64_t swallowed;
-  uint64_t late;
-  uint64_t looped;
   uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
   /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
      Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
@@ -7975,6 +7609,17 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
+/* What became of signals that entered here; no other copy reads it. */
+typedef struct onstack_signal_counters {
+  uint64_t forwarded;
+  uint64_t forwarded_timer;
+  uint64_t swallowed;
+  uint64_t late;
+  uint64_t looped;
+} onstack_signal_counters;
+
+ONSTACK_INTERNAL_DATA onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
+
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
 
@@ -7984,12 +7629,12 @@ static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing)
 #include <stdlib.h>
 #include <string.h>
 
-static void session_fill_action(const onstack_action *action, onstack_stats *stats) {
-  stats->forwarded = onstack_load_relaxed(&action->forwarded);
-  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
-  stats->swallowed = onstack_load_relaxed(&action->swallowed);
-  stats->late = onstack_load_relaxed(&action->late);
-  stats->looped = onstack_load_relaxed(&action->looped);
+static void session_fill_signal(const onstack_signal_counters *counts, onstack_stats *stats) {
+  stats->forwarded = onstack_load_relaxed(&counts->forwarded);
+  stats->forwarded_timer = onstack_load_relaxed(&counts->forwarded_timer);
+  stats->swallowed = onstack_load_relaxed(&counts->swallowed);
+  stats->late = onstack_load_relaxed(&counts->late);
+  stats->looped = onstack_load_relaxed(&counts->looped);
 }
 
 /* Of one kind. The slot's own events are counted in `ticks` when they come; those of another kind, which must not look like
@@ -8026,7 +7671,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (onstack_clock_signals(slot)) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (onstack_clock_signals(slot)) session_fill_signal(&onstack_signal_counts[slot->signal], stats);
   if (slot->clock->fill) slot->clock->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
@@ -8103,6 +7748,19 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   if (!modules) return -ENOMEM;
   for (uint32_t i = 0; result == 0 && i < count; i++) result = visit(data, &modules[i]);
   free(modules);
+  return result;
+}
+
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  ONSTACK_UNCANCELLED;
+  onstack_stats stats = {.size = sizeof(stats)};
+  int result = writer ? 0 : ONSTACK_E_OPTIONS;
+  if (result == 0 && session) result = onstack_session_stats(session, &stats);
+  if (result < 0) return result;
+  onstack_ours++;
+  result = onstack_memory_text(stats.heap_in_use, runtime, true, writer, data);
+  onstack_ours--;
   return result;
 }
 
@@ -8867,7 +8525,7 @@ static int traceback_read_names(void) {
   onstack_loader_counts loaded = traceback_named;
   onstack_loader_count(&loaded);
   if (traceback_names && onstack_loader_same(&loaded, &traceback_named)) return 0;
-  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
+  onstack_profile_maps *maps = onstack_profile_maps_read();
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
   if (maps) onstack_profile_maps_free(maps);
   if (!set) return -ENOMEM;
@@ -15693,10 +15351,10 @@ ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
 
 /* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
    each other, so every change of these structures raises the version, also a new member at the end. */
-#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK "onstack-handler4"
 #define ONSTACK_COPY_MARK_BYTES 16u
 
-_Static_assert(sizeof(onstack_action) == 1200, "another layout needs another version in ONSTACK_COPY_MARK");
+_Static_assert(sizeof(onstack_action) == 1160, "another layout needs another version in ONSTACK_COPY_MARK");
 
 /*
  * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a
@@ -15942,12 +15600,12 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
-static void action_reset_counters(onstack_action *action) {
-  onstack_store_relaxed(&action->forwarded, (uint64_t)0);
-  onstack_store_relaxed(&action->forwarded_timer, (uint64_t)0);
-  onstack_store_relaxed(&action->swallowed, (uint64_t)0);
-  onstack_store_relaxed(&action->late, (uint64_t)0);
-  onstack_store_relaxed(&action->looped, (uint64_t)0);
+static void action_reset_counters(onstack_signal_counters *counts) {
+  onstack_store_relaxed(&counts->forwarded, (uint64_t)0);
+  onstack_store_relaxed(&counts->forwarded_timer, (uint64_t)0);
+  onstack_store_relaxed(&counts->swallowed, (uint64_t)0);
+  onstack_store_relaxed(&counts->late, (uint64_t)0);
+  onstack_store_relaxed(&counts->looped, (uint64_t)0);
 }
 
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner whose previous action it was. */
@@ -15966,7 +15624,7 @@ static int action_begin(int signal, onstack_action_owner *owner, const struct on
     trampoline = onstack_trampoline_choose(action, &below);
   }
   /* What a pass-through has forwarded since the last stop counts on. */
-  if (!onstack_action_is_ours(previous)) action_reset_counters(action);
+  if (!onstack_action_is_ours(previous)) action_reset_counters(&onstack_signal_counts[signal]);
   onstack_publish(&owner->used, 1u);
   int result = onstack_action_reinstall(signal, owner, trampoline, *previous);
   if (result == 0) return 0;
@@ -16292,6 +15950,7 @@ ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *
 #include <ucontext.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_action onstack_actions[ONSTACK_SIGNALS];
+ONSTACK_INTERNAL_DEFINE onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
 
 typedef void (*action_info)(int, siginfo_t *, void *);
 
@@ -16518,7 +16177,7 @@ ONSTACK_HANDLER onstack_previous *onstack_action_below(int signal, uint32_t tram
 /* To the next level; false: there is none. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
                                                                               uint32_t trampoline) {
-  onstack_action *action = &onstack_actions[signal];
+  onstack_signal_counters *counts = &onstack_signal_counts[signal];
   const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   bool first;
   uint32_t place = action_find_flight(context, frame);
@@ -16526,8 +16185,8 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   onstack_previous *previous = onstack_action_below(signal, trampoline, level);
   bool takes = action_takes_signals(previous);
   /* Counted once for each signal. */
-  if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
-  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
+  if (first) onstack_add_relaxed(takes ? &counts->forwarded : &counts->swallowed, (uint64_t)1);
+  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&counts->forwarded_timer, (uint64_t)1);
   uint64_t stack = takes ? action_stack_for(&previous->action, context, frame) : 0;
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
   if (stack)
@@ -16550,7 +16209,8 @@ static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void
 /* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
 ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context)) return;
-  if (!action_pass(signal, info, context, trampoline)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
+  if (!action_pass(signal, info, context, trampoline))
+    onstack_add_relaxed(&onstack_signal_counts[signal].looped, (uint64_t)1);
 }
 
 /* ---- core/sampler/signal/nesting_fit.c ---- */
@@ -19097,7 +18757,7 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
 }
 
 static ONSTACK_HANDLER void entry_count_late(int signal, bool taken) {
-  if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+  if (!taken) onstack_add_relaxed(&onstack_signal_counts[signal].late, (uint64_t)1);
 }
 
 /* These two by value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. Each is inside
@@ -22070,7 +21730,7 @@ static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uin
 static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
   if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
+    return memory->copy_works && onstack_memory_copy_pair(address, words);
   const uint64_t low = address & ~(ONSTACK_PAGE - 1);
   const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
   if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);
@@ -22098,194 +21758,6 @@ static ONSTACK_HANDLER bool reader_none_read(onstack_memory *memory, uint64_t ad
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", reader_none_test, reader_none_read};
-
-/* ---- core/sampler/unwind/memory_pipe_handler.c ---- */
-/*
- * Reader `pipe`: write(2) of the foreign words into a pipe of our own, and read(2) back. The kernel copies, or says
- * EFAULT, as with process_vm_readv; but write and read are calls that no filter refuses. The last choice, because a
- * descriptor can be lost to the host, against which stands:
- *
- * - One descriptor, open for both directions (through /proc/thread-self/fd). So there is always a reader: never SIGPIPE.
- * - A number far above those that open() hands out (it takes the lowest free one): a host that closes all descriptors
- *   and opens its own does not get ours back by chance.
- * - Before each use fstat must still show the pipe that we made, in the process that made it: a descriptor that was
- *   closed, replaced or inherited is never written to. Between that look and the write there is an instant in which
- *   another thread may still put its own pipe or file under our number; it would have to close a descriptor that it did
- *   not open, and then ask for that very number.
- * - Each pipe has one user at a time, who takes it by a single try: nobody waits for a lock that the interrupted code,
- *   or a thread that never runs again, may hold. Where all are taken the word counts as unreadable.
- * - What went in is taken out again before the pipe is given back: 16 bytes are written as a whole or, where the second
- *   page is missing, in part. A pipe that returns anything else is not used again.
- * - Non-blocking, close-on-exec, and closed in the child of a fork.
- */
-
-#include <errno.h>
-#include <fcntl.h>
-
-#define PIPE_LANES 8u
-#define PIPE_FREE 0u
-#define PIPE_TAKEN 1u
-#define PIPE_NUMBERS 64u /* below the limit of descriptors, or below 1024: select() of a host may end there */
-#define PIPE_LIMIT 1024u
-#define PIPE_RLIMIT_NOFILE 7 /* linux: asm-generic/resource.h, the same on both architectures */
-
-typedef struct pipe_lane {
-  uint32_t state; /* PIPE_*; who has set it to TAKEN owns the rest */
-  int32_t file;   /* 0: none (a host may well give us 0, but the numbers that we ask for are higher) */
-  int32_t process;
-  uint32_t reserved;
-  uint64_t device, inode;
-  uint64_t status[32]; /* struct stat: its first two words are st_dev and st_ino on both architectures */
-} pipe_lane;
-
-static pipe_lane pipe_lanes[PIPE_LANES];
-static const uint32_t *pipe_process_word; /* publish / observe; NULL: only the process id tells */
-
-static ONSTACK_HANDLER bool pipe_take(pipe_lane *lane) {
-  uint32_t expected = PIPE_FREE;
-  return onstack_cas(&lane->state, &expected, PIPE_TAKEN);
-}
-
-static ONSTACK_HANDLER void pipe_give_back(pipe_lane *lane) { onstack_publish(&lane->state, PIPE_FREE); }
-
-/* The descriptor still leads to the pipe that was made, here or in the process that made this one. */
-static ONSTACK_HANDLER bool pipe_is_there(pipe_lane *lane) {
-  return lane->file != 0 && onstack_sys_call2(SYS_fstat, lane->file, (long)lane->status) == 0 &&
-         lane->status[0] == lane->device && lane->status[1] == lane->inode;
-}
-
-static ONSTACK_HANDLER bool pipe_is_ours(pipe_lane *lane) {
-  const uint32_t *word = onstack_observe(&pipe_process_word);
-  return lane->process == onstack_sys_getpid() && (!word || onstack_load_relaxed(word) != 0) && pipe_is_there(lane);
-}
-
-/* The lane is taken and ours. What is left in the pipe, or comes out of it unasked, ends its use. */
-static ONSTACK_HANDLER bool pipe_pass(pipe_lane *lane, uint64_t address, uint64_t words[2]) {
-  long wrote = onstack_sys_call3(SYS_write, lane->file, (long)address, 16);
-  if (wrote <= 0) return false;
-  long got = onstack_sys_call3(SYS_read, lane->file, (long)words, 16);
-  if (got != wrote) lane->process = 0;
-  return wrote == 16 && got == 16;
-}
-
-ONSTACK_HANDLER bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]) {
-  /* Threads begin at different lanes: their signal stacks are apart. */
-  uint32_t begin = (uint32_t)((uint64_t)(uintptr_t)words >> 13);
-  for (uint32_t i = 0; i < PIPE_LANES; i++) {
-    pipe_lane *lane = &pipe_lanes[(begin + i) % PIPE_LANES];
-    if (onstack_load_relaxed(&lane->file) == 0 || !pipe_take(lane)) continue;
-    bool ours = pipe_is_ours(lane);
-    bool good = ours && pipe_pass(lane, address, words);
-    pipe_give_back(lane);
-    if (ours) return good;
-  }
-  return false;
-}
-
-/* ---- ordinary threads ---- */
-
-/* The lowest number to ask for. */
-static int32_t pipe_lowest_number(void) {
-  uint64_t limits[2] = {PIPE_LIMIT, PIPE_LIMIT}; /* soft and hard */
-  onstack_sys_call4(SYS_prlimit64, 0, PIPE_RLIMIT_NOFILE, 0, (long)limits);
-  uint64_t limit = limits[0] < PIPE_LIMIT ? limits[0] : PIPE_LIMIT;
-  return limit > 2 * PIPE_NUMBERS ? (int32_t)(limit - PIPE_NUMBERS) : 3;
-}
-
-/* `path` ends with the directory of descriptors, and has room for a number. */
-static long pipe_open_in(char *path, uint32_t length, int32_t file) {
-  uint32_t digits = 1;
-  for (int32_t rest = file; rest >= 10; rest /= 10) digits++;
-  for (uint32_t i = digits; i > 0; i--, file /= 10) path[length + i - 1] = (char)('0' + file % 10);
-  return onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-}
-
-/* Opens the pipe behind `file` once more, for both directions. The first thread, whose descriptors /proc/self shows, may have
-   ended or may have a table of its own; Linux before 3.17 has no thread-self. */
-static long pipe_open_both(int32_t file) {
-  char calling[32] = "/proc/thread-self/fd/", first[32] = "/proc/self/fd/";
-  const long both = pipe_open_in(calling, 21, file);
-  return both != -ENOENT ? both : pipe_open_in(first, 14, file);
-}
-
-static void pipe_make(pipe_lane *lane) {
-  int32_t ends[2];
-  if (onstack_sys_call2(SYS_pipe2, (long)ends, O_NONBLOCK | O_CLOEXEC) != 0) return;
-  long both = pipe_open_both(ends[0]);
-  onstack_sys_call1(SYS_close, ends[0]);
-  onstack_sys_call1(SYS_close, ends[1]);
-  if (both < 0) return;
-  long high = onstack_sys_call3(SYS_fcntl, both, F_DUPFD_CLOEXEC, pipe_lowest_number());
-  onstack_sys_call1(SYS_close, both);
-  if (high <= 0) return;
-  if (onstack_sys_call2(SYS_fstat, high, (long)lane->status) != 0) {
-    onstack_sys_call1(SYS_close, high);
-    return;
-  }
-  lane->device = lane->status[0];
-  lane->inode = lane->status[1];
-  lane->process = onstack_sys_getpid();
-  onstack_store_relaxed(&lane->file, (int32_t)high);
-}
-
-/* A pipe that proves to be another's by now is left to its owner; a look that failed for want of memory proves nothing. */
-static void pipe_drop(pipe_lane *lane) {
-  for (int looks = 0; looks < 3; looks++) {
-    if (!pipe_is_there(lane)) continue;
-    onstack_sys_call1(SYS_close, lane->file);
-    break;
-  }
-  onstack_store_relaxed(&lane->file, 0);
-}
-
-void onstack_memory_pipe_set_process_word(const uint32_t *word) { onstack_publish(&pipe_process_word, word); }
-
-bool onstack_memory_pipe_open(void) {
-  bool any = false;
-  for (uint32_t i = 0; i < PIPE_LANES; i++) {
-    pipe_lane *lane = &pipe_lanes[i];
-    if (!pipe_take(lane)) continue;
-    if (lane->file != 0 && !pipe_is_ours(lane)) pipe_drop(lane);
-    if (lane->file == 0) pipe_make(lane);
-    any = any || lane->file != 0;
-    pipe_give_back(lane);
-  }
-  return any;
-}
-
-void onstack_memory_pipe_close(void) {
-  for (uint32_t i = 0; i < PIPE_LANES; i++) {
-    pipe_lane *lane = &pipe_lanes[i];
-    if (onstack_load_relaxed(&lane->file) == 0 || !pipe_take(lane)) continue;
-    pipe_drop(lane);
-    pipe_give_back(lane);
-  }
-}
-
-void onstack_memory_pipe_after_fork(void) {
-  for (uint32_t i = 0; i < PIPE_LANES; i++) {
-    pipe_lane *lane = &pipe_lanes[i];
-    if (lane->file != 0) pipe_drop(lane); /* taken or not: the walk that has it is not in this process */
-    lane->state = PIPE_FREE;
-  }
-}
-
-static bool pipe_self_test(const void *good, const void *bad) {
-  uint64_t words[2];
-  if (!onstack_memory_pipe_open()) return false;
-  if (onstack_memory_pipe_pair((uint64_t)(uintptr_t)good, words) &&
-      !onstack_memory_pipe_pair((uint64_t)(uintptr_t)bad, words))
-    return true;
-  onstack_memory_pipe_close();
-  return false;
-}
-
-static ONSTACK_HANDLER bool pipe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  (void)memory;
-  return onstack_memory_pipe_pair(address, words);
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_pipe = {"pipe", pipe_self_test, pipe_read_pair};
 
 /* ---- core/sampler/unwind/module_statistics.c ---- */
 
@@ -24554,17 +24026,16 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
 
 /* Names for the addresses: from the host, from ELF files, from module and offset. */
 
-/* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
+/* The addresses that mean what lies there now; the table knows the number of each. */
 static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
   *addresses = malloc((table->count + 1) * sizeof(**addresses));
   table->asked = malloc((table->count + 1) * sizeof(*table->asked));
   table->asked_count = 0;
   if (!*addresses || !table->asked) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
     if (onstack_is_interpreted(table->addresses[i])) continue;
-    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
-    (*addresses)[table->asked_count] = real;
+    if (!onstack_profile_maps_is_now(maps, table->addresses[i])) continue;
+    (*addresses)[table->asked_count] = table->addresses[i];
     table->asked[table->asked_count++] = (uint32_t)i;
   }
   return 0;
@@ -24715,15 +24186,13 @@ int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler dema
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
-                         uint64_t *real) {
+/* Whether an address of the table has no name yet, and lies in memory of no program or library. */
+static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number) {
   const uint64_t address = table->addresses[number];
   if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
   const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-  return !library && onstack_profile_maps_is_now(maps, address, real);
+  return !library && onstack_profile_maps_is_now(maps, address);
 }
 
 static int generated_compare(const void *a, const void *b) {
@@ -24737,9 +24206,8 @@ int onstack_generated_collect(const onstack_symbol_table *table, const onstack_p
   *items = malloc((table->count + 1) * sizeof(**items));
   if (!*items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
-    if (!generated_is(table, maps, i, &real)) continue;
-    (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
+    if (!generated_is(table, maps, i)) continue;
+    (*items)[(*count)++] = (onstack_generated_item){.address = table->addresses[i], .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), generated_compare);
   return 0;
@@ -25358,12 +24826,13 @@ ONSTACK_INTERNAL_DEFINE const onstack_name_source onstack_name_source_perf_map =
 
 /* ---- core/profile/maps/maps.c ---- */
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-/* What can be asked of one mapping, and of an address. */
+/* ---- one mapping, one address ---- */
 
 bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping) {
   return mapping->path[0] == '/' && mapping->path[1] != '/';
@@ -25383,42 +24852,58 @@ uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, u
   return address - mapping->start + mapping->offset + mapping->vaddr_difference;
 }
 
-uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address) {
-  return address - mapping->start + mapping->real;
-}
-
-static bool mapping_alias_covers(const onstack_profile_mapping *alias, uint64_t real) {
-  return real >= alias->real && real - alias->real < alias->limit - alias->start;
-}
-
-bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real) {
-  for (size_t i = 0; i < maps->alias_count; i++) {
-    if (mapping_alias_covers(&maps->items[maps->alias_first + i], real)) return true;
+/* The first mapping that ends behind an address. */
+static size_t maps_first_behind(const onstack_profile_mapping *items, size_t count, uint64_t address) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (items[middle].limit <= address)
+      low = middle + 1;
+    else
+      high = middle;
   }
-  return false;
+  return low;
 }
 
-uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real) {
-  for (size_t i = 0; i < maps->alias_count; i++) {
-    const onstack_profile_mapping *alias = &maps->items[maps->alias_first + i];
-    if (alias->latest && mapping_alias_covers(alias, real)) return alias->start + (real - alias->real);
-  }
-  const onstack_profile_mapping *plain = maps->full ? onstack_profile_maps_find(maps, real) : NULL;
-  return plain && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
+const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps, uint64_t address) {
+  const size_t at = maps_first_behind(maps->items, maps->count, address);
+  return at == maps->count || maps->items[at].start > address ? NULL : &maps->items[at];
 }
 
-bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real) {
+bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address) {
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  *real = address;
-  if (address == ONSTACK_MAPS_UNKNOWN) return false;
-  if (!mapping || mapping->start == mapping->real) {
-    return !mapping || !mapping->retired || onstack_profile_maps_place(maps, address) == address;
-  }
-  *real = onstack_profile_mapping_real(mapping, address);
-  return !mapping->retired;
+  return address != ONSTACK_MAPS_UNKNOWN && !(mapping && mapping->replaced);
 }
 
-/* What the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries. */
+/* ---- a set ---- */
+
+static int maps_compare(const void *a, const void *b) {
+  const onstack_profile_mapping *left = a, *right = b;
+  return left->start < right->start ? -1 : left->start > right->start;
+}
+
+static bool maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping, const char *path,
+                        size_t path_length) {
+  void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
+  if (!items) return false;
+  maps->items = items;
+  onstack_profile_mapping *copy = &maps->items[maps->count];
+  *copy = *mapping;
+  copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
+  if (!copy->path) return false;
+  maps->count++;
+  return true;
+}
+
+bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
+
+void onstack_profile_maps_free(onstack_profile_maps *maps) {
+  onstack_profile_arena_release(&maps->arena);
+  free(maps->items);
+  free(maps);
+}
+
+/* ---- what the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries ---- */
 
 #ifdef __linux__
 
@@ -25457,20 +24942,14 @@ static int loader_visit(struct dl_phdr_info *info, size_t size, void *data) {
     uint64_t first = info->dlpi_addr + segment->p_vaddr, inside = first & (scan->page - 1);
     if (segment->p_offset < inside || segment->p_memsz == 0) continue;
     onstack_profile_mapping mapping = {.start = first - inside,
-                                       .real = first - inside,
                                        .limit = (first + segment->p_memsz + scan->page - 1) & ~(scan->page - 1),
                                        .offset = segment->p_offset - inside};
     mapping.main = scan->entry >= mapping.start && scan->entry < mapping.limit;
     loader_find_image(info, &mapping);
-    scan->failed = !onstack_profile_maps_append(scan->maps, &mapping, path, strlen(path));
+    scan->failed = !maps_append(scan->maps, &mapping, path, strlen(path));
     if (scan->failed) return 1;
   }
   return 0;
-}
-
-static int loader_compare(const void *a, const void *b) {
-  const onstack_profile_mapping *left = a, *right = b;
-  return left->start < right->start ? -1 : left->start > right->start;
 }
 
 /* Names are as the program gave them: relative ones to its directory of then, which most often is that of now. */
@@ -25486,7 +24965,7 @@ static bool loader_complete_path(onstack_profile_maps *maps, onstack_profile_map
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   loader_scan scan = {.maps = maps, .page = (uint64_t)sysconf(_SC_PAGESIZE), .entry = getauxval(AT_ENTRY)};
   onstack_loader_each(loader_visit, &scan);
-  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), loader_compare);
+  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), maps_compare);
   size_t kept = 0;
   for (size_t i = 0; !scan.failed && i < maps->count; i++) {
     if (kept > 0 && maps->items[i].start < maps->items[kept - 1].limit) continue; /* no true list has this */
@@ -25497,231 +24976,46 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   return !scan.failed;
 }
 
-/* The first of the sorted mappings that ends behind an address. */
-static size_t loader_first_behind(const onstack_profile_maps *maps, uint64_t address) {
-  size_t low = 0, high = maps->count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (maps->items[middle].limit <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
+typedef struct loads_visit {
+  onstack_profile_maps *maps;
+  bool compare; /* with the numbers that the mappings have; false: gives them their numbers */
+  onstack_loader_counts counts;
+} loads_visit;
 
 /* An object's program headers lie at the beginning of its file. */
-static int loader_number(const struct dl_phdr_info *info, uint64_t number, void *data) {
-  onstack_profile_maps *maps = data;
+static int loads_note(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  loads_visit *visit = data;
+  const onstack_profile_maps *maps = visit->maps;
   const uint64_t headers = (uint64_t)(uintptr_t)info->dlpi_phdr;
-  for (size_t i = loader_first_behind(maps, headers); i < maps->count; i++) {
+  visit->counts = onstack_loader_counts_in(info);
+  for (size_t i = maps_first_behind(maps->items, maps->count, headers); i < maps->count; i++) {
     onstack_profile_mapping *mapping = &maps->items[i];
+    if (mapping->retired) continue;
     if (headers - mapping->image >= mapping->image_bytes) break;
-    mapping->load = number;
+    if (!visit->compare) mapping->load = number;
+    mapping->loaded = number != 0 && mapping->load == number;
   }
   return 0;
 }
 
-/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
-static void maps_number(onstack_profile_maps *maps) { onstack_loader_each_load(loader_number, maps); }
+static onstack_loader_counts loads_each(onstack_profile_maps *maps, bool compare) {
+  loads_visit visit = {.maps = maps, .compare = compare};
+  onstack_loader_each_load(loads_note, &visit);
+  return visit.counts;
+}
 #else
-void maps_number(onstack_profile_maps *maps) { (void)maps; }
-
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   (void)maps;
   return true;
 }
+
+static onstack_loader_counts loads_each(onstack_profile_maps *maps, bool compare) {
+  (void)maps, (void)compare;
+  return (onstack_loader_counts){0, 0};
+}
 #endif
 
-/* The next set of mappings: those of now, what is gone, and addresses for what came into another file's place. */
-
-/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
-#define ONSTACK_MAPS_RETIRED_LIMIT 4096u
-#define ONSTACK_MAPS_ALIAS_STEP ((uint64_t)4096) /* aliases of neighbours do not touch */
-
-typedef struct unite {
-  onstack_profile_maps *maps; /* the set in the making */
-  const onstack_profile_maps *previous;
-  const onstack_profile_mapping *fresh; /* the mappings of now */
-  size_t fresh_count;
-  bool *back; /* of the previous set's aliases: it lies there again */
-  uint64_t next_alias;
-} unite;
-
-typedef bool (*unite_part)(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit);
-
-static bool unite_is_alias(const onstack_profile_maps *maps, size_t item) {
-  return item >= maps->alias_first && item - maps->alias_first < maps->alias_count;
-}
-
-/* A file whose name is gone has no stamp any more. */
-static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp *b) {
-  return a->inode == 0 || b->inode == 0 ||
-         (a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns);
-}
-
-/* Whether both show the same file at the same place, wherever they begin and end. */
-static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
-  return a->real - a->offset == b->real - b->offset && a->device == b->device && a->inode == b->inode &&
-         a->build_id.length == b->build_id.length && memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 &&
-         unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
-}
-
-static onstack_profile_mapping *unite_append(unite *set, const onstack_profile_mapping *from, uint64_t start,
-                                             uint64_t limit) {
-  onstack_profile_mapping part = *from;
-  part.start = start;
-  part.limit = limit;
-  part.real = onstack_profile_mapping_real(from, start);
-  part.offset = from->offset + (start - from->start);
-  return onstack_profile_maps_append(set->maps, &part, from->path, strlen(from->path));
-}
-
-static bool unite_keep(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  return unite_append(set, mapping, start, limit);
-}
-
-static bool unite_retire(unite *set, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
-  onstack_profile_mapping *part = unite_append(set, gone, start, limit);
-  if (!part) return false;
-  part->retired = true;
-  part->image = 0;
-  return true;
-}
-
-/* A part of a file that lay at its own address. The first `now` items of the set are those of now. */
-static bool unite_retire_plain(unite *set, size_t now, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
-  if (set->maps->count - now < ONSTACK_MAPS_RETIRED_LIMIT) return unite_retire(set, gone, start, limit);
-  set->maps->full = true;
-  set->maps->forgotten++;
-  return true;
-}
-
-/* The address that the part had when it lay there before, or a new one. */
-static uint64_t unite_alias_address(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  const onstack_profile_maps *previous = set->previous;
-  for (size_t i = 0; i < previous->alias_count; i++) {
-    const onstack_profile_mapping *known = &previous->items[previous->alias_first + i];
-    if (known->real != start || known->limit - known->start != limit - start || !unite_same_file(known, mapping)) continue;
-    set->back[i] = true;
-    return known->start;
-  }
-  uint64_t address = set->next_alias;
-  set->next_alias += limit - start + ONSTACK_MAPS_ALIAS_STEP;
-  return address;
-}
-
-static bool unite_alias(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  if (set->maps->count >= set->fresh_count + 2 * ONSTACK_MAPS_RETIRED_LIMIT) {
-    set->maps->full = true;
-    return true;
-  }
-  onstack_profile_mapping *part = unite_append(set, mapping, start, limit);
-  if (!part) return false;
-  part->start = unite_alias_address(set, mapping, start, limit);
-  part->limit = part->start + (limit - start);
-  part->latest = true;
-  set->maps->alias_count++;
-  return true;
-}
-
-/* Cuts a mapping of now into what lies where another file was known, and the rest. */
-static bool unite_cut(unite *set, const onstack_profile_mapping *mapping, unite_part other, unite_part rest) {
-  const onstack_profile_maps *previous = set->previous;
-  uint64_t at = mapping->start;
-  for (size_t i = 0; i < previous->count && at < mapping->limit; i++) {
-    const onstack_profile_mapping *known = &previous->items[i];
-    if (unite_is_alias(previous, i) || known->limit <= at || !onstack_profile_mapping_is_file(known) ||
-        unite_same_file(known, mapping))
-      continue;
-    if (known->start >= mapping->limit) break;
-    uint64_t start = known->start > at ? known->start : at;
-    uint64_t limit = known->limit < mapping->limit ? known->limit : mapping->limit;
-    if (rest && start > at && !rest(set, mapping, at, start)) return false;
-    if (other && !other(set, mapping, start, limit)) return false;
-    at = limit;
-  }
-  return !rest || at >= mapping->limit || rest(set, mapping, at, mapping->limit);
-}
-
-/*
- * Adds what of `gone` no mapping of now covers. The first `now` items of the set are those of now; those before
- * *cursor lie below everything that is still to come, since both lists are sorted.
- */
-static bool unite_gaps(unite *set, size_t now, size_t *cursor, const onstack_profile_mapping *gone) {
-  uint64_t start = gone->start;
-  while (*cursor < now && set->maps->items[*cursor].limit <= start) ++*cursor;
-  for (size_t i = *cursor; i < now && start < gone->limit; i++) {
-    uint64_t cover_start = set->maps->items[i].start, cover_limit = set->maps->items[i].limit;
-    if (cover_start >= gone->limit) break;
-    if (cover_start > start && !unite_retire_plain(set, now, gone, start, cover_start)) return false;
-    start = cover_limit;
-  }
-  return start >= gone->limit || unite_retire_plain(set, now, gone, start, gone->limit);
-}
-
-static bool unite_plain(unite *set) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    if (!unite_cut(set, &set->fresh[i], NULL, unite_keep)) return false;
-  }
-  size_t now = set->maps->count, cursor = 0;
-  for (size_t i = 0; i < set->previous->count; i++) {
-    if (unite_is_alias(set->previous, i)) continue;
-    /* Generated code that is gone has no name to keep. */
-    const onstack_profile_mapping *known = &set->previous->items[i];
-    if (onstack_profile_mapping_is_file(known) && !unite_gaps(set, now, &cursor, known)) return false;
-  }
-  return true;
-}
-
-static bool unite_is_covered(const unite *set, const onstack_profile_mapping *alias) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    const onstack_profile_mapping *fresh = &set->fresh[i];
-    if (fresh->start < alias->real + (alias->limit - alias->start) && alias->real < fresh->limit) return true;
-  }
-  return false;
-}
-
-static bool unite_aliases(unite *set) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    if (!unite_cut(set, &set->fresh[i], unite_alias, NULL)) return false;
-  }
-  for (size_t i = 0; i < set->previous->alias_count; i++) {
-    const onstack_profile_mapping *known = &set->previous->items[set->previous->alias_first + i];
-    if (set->back[i]) continue;
-    if (!unite_retire(set, known, known->start, known->limit)) return false;
-    set->maps->items[set->maps->count - 1].latest = known->latest && !unite_is_covered(set, known);
-    set->maps->alias_count++;
-  }
-  return true;
-}
-
-static int unite_compare(const void *a, const void *b) {
-  const onstack_profile_mapping *left = a, *right = b;
-  return left->start < right->start ? -1 : left->start > right->start;
-}
-
-bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
-  unite set = {.maps = maps, .previous = previous, .fresh = maps->items, .fresh_count = maps->count};
-  onstack_profile_mapping *fresh = maps->items;
-  set.back = calloc(previous->alias_count + 1, sizeof(*set.back));
-  const onstack_profile_mapping *last =
-      previous->alias_count == 0 ? NULL : &previous->items[previous->alias_first + previous->alias_count - 1];
-  set.next_alias = !last ? ONSTACK_MAPS_ALIAS : last->limit + ONSTACK_MAPS_ALIAS_STEP;
-  maps->items = NULL;
-  maps->count = maps->capacity = 0;
-  maps->full = previous->full;
-  maps->forgotten = previous->forgotten;
-  bool good = set.back && unite_plain(&set) && unite_aliases(&set);
-  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), unite_compare);
-  while (maps->alias_first < maps->count && maps->items[maps->alias_first].start < ONSTACK_MAPS_ALIAS) maps->alias_first++;
-  free(set.back);
-  free(fresh);
-  return good;
-}
-
-#ifdef __linux__
-#endif
+/* ---- the mappings of now ---- */
 
 static uint64_t maps_program_entry(void) {
 #ifdef __linux__
@@ -25729,19 +25023,6 @@ static uint64_t maps_program_entry(void) {
 #else
   return 0;
 #endif
-}
-
-onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
-                                                     const char *path, size_t path_length) {
-  void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
-  if (!items) return NULL;
-  maps->items = items;
-  onstack_profile_mapping *copy = &maps->items[maps->count];
-  *copy = *mapping;
-  copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
-  if (!copy->path) return NULL;
-  maps->count++;
-  return copy;
 }
 
 static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
@@ -25800,7 +25081,6 @@ static void maps_visit(void *data, const onstack_mapping *mapping) {
   maps_track_image(scan, mapping);
   if (!mapping->executable) return;
   onstack_profile_mapping code = {.start = mapping->low,
-                                  .real = mapping->low,
                                   .limit = mapping->high,
                                   .offset = mapping->offset,
                                   .device = mapping->device,
@@ -25809,7 +25089,7 @@ static void maps_visit(void *data, const onstack_mapping *mapping) {
                                   .image_bytes = scan->image_bytes,
                                   .main = scan->entry >= mapping->low && scan->entry < mapping->high,
                                   .deleted = mapping->deleted};
-  scan->failed = !onstack_profile_maps_append(scan->maps, &code, mapping->path, mapping->path_length);
+  scan->failed = !maps_append(scan->maps, &code, mapping->path, mapping->path_length);
 }
 
 static bool maps_read_now(onstack_profile_maps *maps) {
@@ -25819,250 +25099,456 @@ static bool maps_read_now(onstack_profile_maps *maps) {
   return onstack_profile_maps_ask_loader(maps);
 }
 
-onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
-  onstack_profile_maps *maps = calloc(1, sizeof(*maps));
-  if (!maps) return NULL;
-  maps->references = 1;
-  bool good = maps_read_now(maps);
-  if (good) maps_number(maps);
-  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
-  if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
-  if (good) return maps;
-  onstack_profile_maps_free(maps);
-  return NULL;
+static bool maps_read(onstack_profile_maps *maps, const onstack_profile_maps *previous, bool changed) {
+  if (!maps_read_now(maps)) return false;
+  loads_each(maps, false);
+  for (size_t i = 0; i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
+  return true;
 }
 
-bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
+/* ---- what has gone, and what came into its place ---- */
 
-void onstack_profile_maps_free(onstack_profile_maps *maps) {
-  onstack_profile_arena_release(&maps->arena);
-  free(maps->items);
-  free(maps);
+/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
+#define MAPS_RETIRED_LIMIT 4096u
+
+/* A file whose name is gone has no stamp any more. */
+static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp *b) {
+  return a->inode == 0 || b->inode == 0 ||
+         (a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns);
 }
 
-const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps, uint64_t address) {
-  size_t low = 0, high = maps->count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (maps->items[middle].limit <= address) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
+/* Whether both show the same file at the same place, wherever they begin and end. */
+static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
+  return a->start - a->offset == b->start - b->offset && a->device == b->device && a->inode == b->inode &&
+         a->build_id.length == b->build_id.length && memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 &&
+         unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
+}
+
+/* Adds a mapping that was known, if no mapping of now shows the same file there. A file of generated code gives way to what
+   covers it: it has no names to keep. */
+static bool unite_known(onstack_profile_maps *maps, onstack_profile_mapping *fresh, size_t count,
+                        const onstack_profile_mapping *known, uint64_t until_ns) {
+  bool same = false, covered = false;
+  for (size_t i = maps_first_behind(fresh, count, known->start); i < count && fresh[i].start < known->limit; i++) {
+    covered = true;
+    if (!unite_same_file(known, &fresh[i])) continue;
+    same = true;
+    fresh[i].lost_ns = known->lost_ns;
+    fresh[i].back_ns = known->back_ns;
   }
-  if (low == maps->count || maps->items[low].start > address) return NULL;
-  return &maps->items[low];
+  if (same || (covered && !onstack_profile_mapping_is_image(known))) return true;
+  if (maps->count == MAPS_RETIRED_LIMIT) {
+    maps->forgotten++;
+    return true;
+  }
+  onstack_profile_mapping gone = *known;
+  gone.retired = true;
+  gone.replaced = covered;
+  gone.image = 0;
+  if (covered && gone.back_ns == 0) gone.lost_ns = until_ns;
+  if (covered) gone.back_ns = UINT64_MAX;
+  return maps_append(maps, &gone, gone.path, strlen(gone.path));
 }
 
-/* ---- core/profile/maps/sight.c ---- */
-/* ---- core/profile/maps/sight.h ---- */
-/*
- * What a profile knows of the mappings over time: the set of now, the one before, and since when and until when each was
- * true. A sample arrives after it was taken, and in between a library may have taken the place of another. The profile's
- * lock covers every call.
- */
-#ifndef ONSTACK_PROFILE_MAPS_SIGHT_H
-#define ONSTACK_PROFILE_MAPS_SIGHT_H
+static bool unite_append_part(onstack_profile_maps *maps, const onstack_profile_mapping *mapping, uint64_t start,
+                              uint64_t limit) {
+  onstack_profile_mapping part = *mapping;
+  part.start = start;
+  part.limit = limit;
+  part.offset += start - mapping->start;
+  return start >= limit || maps_append(maps, &part, part.path, strlen(part.path));
+}
 
-/* The loader's numbers (platform/loader.h) of all objects at one moment, sorted. */
-typedef struct onstack_profile_loads {
-  uint64_t *numbers;
-  size_t count, room;
-  onstack_loader_counts counted; /* at that moment */
-} onstack_profile_loads;
+/* Adds what of a mapping of now none of the first `gone` items covers. */
+static bool unite_fresh(onstack_profile_maps *maps, size_t gone, const onstack_profile_mapping *mapping) {
+  uint64_t start = mapping->start;
+  for (size_t i = maps_first_behind(maps->items, gone, start); i < gone && maps->items[i].start < mapping->limit; i++) {
+    const uint64_t limit = maps->items[i].limit;
+    if (!unite_append_part(maps, mapping, start, maps->items[i].start)) return false;
+    start = limit;
+  }
+  return unite_append_part(maps, mapping, start, mapping->limit);
+}
 
-typedef struct onstack_profile_sight {
-  onstack_profile_maps *maps;                  /* never NULL */
-  onstack_profile_maps *earlier;               /* NULL: none */
-  onstack_loader_counts loaded;                /* when `maps` was read; zeros where the loader cannot be asked */
-  uint64_t since_ns, until_ns;                 /* when `maps` was found true first and last; monotonic */
-  uint64_t earlier_since_ns, earlier_until_ns; /* the same of `earlier` */
-  onstack_profile_loads loads;                 /* what is loaded now, where that is not what it was */
-} onstack_profile_sight;
+bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous, uint64_t until_ns) {
+  onstack_profile_mapping *fresh = maps->items;
+  const size_t count = maps->count;
+  bool good = true;
+  maps->items = NULL;
+  maps->count = maps->capacity = 0;
+  maps->forgotten = previous->forgotten;
+  for (size_t i = 0; good && i < previous->count; i++) {
+    const onstack_profile_mapping *known = &previous->items[i];
+    if (onstack_profile_mapping_is_file(known)) good = unite_known(maps, fresh, count, known, until_ns);
+  }
+  const size_t gone = maps->count;
+  for (size_t i = 0; good && i < count; i++) good = unite_fresh(maps, gone, &fresh[i]);
+  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), maps_compare);
+  free(fresh);
+  return good;
+}
 
-/* Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_sight_open(onstack_profile_sight *sight);
-ONSTACK_INTERNAL void onstack_profile_sight_close(onstack_profile_sight *sight);
-
-/* In the child of a fork whose parent had a thread that was changing it: the set of now stays. */
-ONSTACK_INTERNAL void onstack_profile_sight_after_fork(onstack_profile_sight *sight);
-
-/* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false what is gone is
-   forgotten. Returns a set that the caller frees without the lock, or NULL. */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired);
-
-/* Whether objects were loaded or unloaded since the set of now was read; no: it is true until this moment. */
-ONSTACK_INTERNAL bool onstack_profile_sight_has_changed(onstack_profile_sight *sight);
-
-/* After a change: looks which objects are loaded now, if that is not known yet. */
-ONSTACK_INTERNAL void onstack_profile_sight_ask(onstack_profile_sight *sight);
-
-/* Whether an address of the process lies in an object that was loaded when the set of now was read, and at the last
-   onstack_profile_sight_ask. Such an address needs no new set, which costs more than many samples. */
-ONSTACK_INTERNAL bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address);
-
-/* The set's address for an address at a time (0: now), ONSTACK_MAPS_UNKNOWN where it cannot be told. */
-ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address,
-                                                      uint64_t time_ns);
-
-#endif
-
-#include <errno.h>
-#include <stdlib.h>
+/* ---- over time ---- */
 
 /* Objects that come while the text is read: the text may have half of them. */
-#define ONSTACK_SIGHT_TRIES 3
+#define HISTORY_TRIES 3
 
-static onstack_loader_counts sight_count(void) {
+static onstack_loader_counts history_count(void) {
   onstack_loader_counts counts = {0, 0};
   onstack_loader_count(&counts);
   return counts;
 }
 
-static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
-  return maps && onstack_profile_maps_drop(maps) ? maps : NULL;
-}
-
-void onstack_profile_sight_close(onstack_profile_sight *sight) {
-  onstack_profile_maps *sets[] = {sight_drop(sight->maps), sight_drop(sight->earlier)};
-  for (int i = 0; i < 2; i++) {
-    if (sets[i]) onstack_profile_maps_free(sets[i]);
+/* An object that was loaded before the text was read, and afterwards, was there meanwhile: its mappings are its own. Returns
+   true if the loader has numbers. */
+static bool history_check_loads(onstack_profile_maps *maps, const onstack_loader_counts *before) {
+  bool any = false;
+  for (size_t i = 0; i < maps->count; i++) {
+    onstack_profile_mapping *mapping = &maps->items[i];
+    any |= mapping->load != 0;
+    if (!onstack_load_is_before(mapping->load, before)) mapping->load = 0;
   }
-  free(sight->loads.numbers);
+  return any;
 }
 
-/* Between two stores both pointers name one set, and each would give up its only reference: the earlier set is given up
-   with its memory. Nothing is known of when the other was true. */
-void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
-  sight->earlier = NULL;
-  sight->loads = (onstack_profile_loads){0}; /* its memory may be in any state */
-  sight->since_ns = UINT64_MAX;
-  sight->until_ns = 0;
+/* A set with one reference; NULL: no memory. */
+static onstack_profile_maps *history_make(const onstack_profile_history *history, bool keep_retired, bool changed) {
+  onstack_profile_maps *maps = calloc(1, sizeof(*maps));
+  if (!maps) return NULL;
+  maps->references = 1;
+  bool good = maps_read(maps, history->maps, changed);
+  if (good && keep_retired && history->maps) good = onstack_profile_maps_unite(maps, history->maps, history->until_ns);
+  if (good) return maps;
+  onstack_profile_maps_free(maps);
+  return NULL;
 }
 
-bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
-  uint64_t now = onstack_monotonic_ns();
-  const onstack_loader_counts loaded = sight_count();
-  if (!onstack_loader_same(&loaded, &sight->loaded)) return true;
-  if (sight->until_ns != 0) sight->until_ns = now;
-  return false;
+onstack_profile_maps *onstack_profile_maps_read(void) {
+  return history_make(&(const onstack_profile_history){.until_ns = 0}, false, false);
 }
 
-#ifdef __linux__
-#define SIGHT_ROOM 64u /* numbers beyond those of the last time */
-
-typedef struct sight_list {
-  onstack_profile_loads *loads;
-  size_t met; /* objects, of which there may be more than there is room for */
-} sight_list;
-
-/* Numbers rise along the loader's list, but for its own. */
-static int sight_note_load(const struct dl_phdr_info *info, uint64_t number, void *data) {
-  sight_list *list = data;
-  onstack_profile_loads *loads = list->loads;
-  loads->counted = onstack_loader_counts_in(info);
-  if (list->met++ >= loads->room || number == 0) return 0;
-  size_t at = loads->count++;
-  for (; at > 0 && loads->numbers[at - 1] > number; at--) loads->numbers[at] = loads->numbers[at - 1];
-  loads->numbers[at] = number;
+int onstack_profile_history_open(onstack_profile_history *history) {
+  *history = (onstack_profile_history){.loaded = history_count(), .until_ns = onstack_monotonic_ns()};
+  history->maps = history_make(history, false, false);
+  if (!history->maps) return -ENOMEM;
+  history_check_loads(history->maps, &history->loaded);
   return 0;
 }
 
-/* Without memory some are missing: then a set is read that need not be. */
-static void sight_note_loads(onstack_profile_loads *loads) {
-  for (;;) {
-    sight_list list = {loads, 0};
-    loads->count = 0;
-    if (!onstack_loader_each_load(sight_note_load, &list) || list.met <= loads->room) return;
-    uint64_t *numbers = realloc(loads->numbers, (list.met + SIGHT_ROOM) * sizeof(*numbers));
-    if (!numbers) return;
-    loads->numbers = numbers;
-    loads->room = list.met + SIGHT_ROOM;
+void onstack_profile_history_close(onstack_profile_history *history) {
+  if (onstack_profile_maps_drop(history->maps)) onstack_profile_maps_free(history->maps);
+}
+
+void onstack_profile_history_after_fork(onstack_profile_history *history) {
+  history->loaded = history->compared = (onstack_loader_counts){0, 0};
+  history->until_ns = 0;
+}
+
+bool onstack_profile_history_has_changed(onstack_profile_history *history) {
+  const uint64_t now = onstack_monotonic_ns();
+  const onstack_loader_counts counts = history_count();
+  if (onstack_loader_same(&counts, &history->loaded)) {
+    if (history->until_ns != 0) history->until_ns = now;
+    return false;
   }
-}
-#else
-static void sight_note_loads(onstack_profile_loads *loads) { loads->count = 0; }
-#endif
-
-void onstack_profile_sight_ask(onstack_profile_sight *sight) {
-  const onstack_loader_counts now = sight_count();
-  if (sight->loads.room == 0 || !onstack_loader_same(&now, &sight->loads.counted)) sight_note_loads(&sight->loads);
+  if (onstack_loader_same(&counts, &history->compared)) return true;
+  for (size_t i = 0; i < history->maps->count; i++) history->maps->items[i].loaded = false;
+  history->compared = loads_each(history->maps, true);
+  return true;
 }
 
-static bool sight_has_load(const onstack_profile_loads *loads, uint64_t number) {
-  size_t low = 0, high = loads->count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (loads->numbers[middle] < number)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return number != 0 && low < loads->count && loads->numbers[low] == number;
+bool onstack_profile_history_still_holds(const onstack_profile_history *history, uint64_t address) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(history->maps, address);
+  return mapping && !mapping->retired && mapping->loaded;
 }
 
-bool onstack_profile_sight_still_holds(const onstack_profile_sight *sight, uint64_t address) {
-  const onstack_profile_mapping *mapping = onstack_profile_maps_find(sight->maps, address);
-  return mapping && !mapping->retired && sight_has_load(&sight->loads, mapping->load);
-}
-
-/* An object that was loaded before the text was read, and afterwards, was there meanwhile: its mappings are its own. */
-static void sight_check_loads(const onstack_profile_sight *sight, onstack_profile_maps *maps) {
-  for (size_t i = 0; i < maps->count; i++)
-    if (!sight_has_load(&sight->loads, maps->items[i].load)) maps->items[i].load = 0;
-}
-
-int onstack_profile_sight_open(onstack_profile_sight *sight) {
-  *sight = (onstack_profile_sight){.loaded = sight_count(), .since_ns = onstack_monotonic_ns()};
-  sight->until_ns = sight->since_ns;
-  onstack_profile_sight_ask(sight);
-  sight->maps = onstack_profile_maps_read(NULL, false, false);
-  if (sight->maps) {
-    sight_check_loads(sight, sight->maps);
-    return 0;
-  }
-  free(sight->loads.numbers);
-  return -ENOMEM;
-}
-
-onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
-  onstack_loader_counts before, after = sight_count();
+onstack_profile_maps *onstack_profile_history_read(onstack_profile_history *history, bool keep_retired) {
+  onstack_loader_counts before, after = history_count();
   bool steady = false;
   onstack_profile_maps *now = NULL;
-  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !steady; i++) {
+  for (int i = 0; i < HISTORY_TRIES && !steady; i++) {
     if (now) onstack_profile_maps_free(now);
     before = after;
-    onstack_profile_sight_ask(sight);
-    now = onstack_profile_maps_read(sight->maps, keep_retired, !onstack_loader_same(&before, &sight->loaded));
+    now = history_make(history, keep_retired, !onstack_loader_same(&before, &history->loaded));
     if (!now) return NULL;
-    after = sight_count();
+    after = history_count();
     steady = onstack_loader_same(&before, &after);
-    sight_check_loads(sight, now);
-    if (sight->loads.count > 0) break; /* what stayed is known, and samples elsewhere have another set read */
+    if (history_check_loads(now, &before)) break; /* what stayed is known, and samples elsewhere have another set read */
   }
-  const uint64_t read_ns = onstack_monotonic_ns();
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
-  onstack_profile_maps *old = sight->earlier;
-  sight->earlier = sight->maps;
-  sight->earlier_since_ns = sight->since_ns;
-  sight->earlier_until_ns = sight->until_ns;
-  sight->maps = now;
-  sight->loaded = before;
-  sight->since_ns = steady ? read_ns : UINT64_MAX;
-  sight->until_ns = steady ? read_ns : 0;
-  return sight_drop(old);
+  onstack_profile_maps *old = history->maps;
+  history->maps = now;
+  history->loaded = before;
+  history->compared = (onstack_loader_counts){0, 0};
+  history->until_ns = steady ? onstack_monotonic_ns() : 0;
+  for (size_t i = 0; steady && i < now->count; i++) {
+    onstack_profile_mapping *mapping = &now->items[i];
+    if (!mapping->retired && mapping->back_ns == UINT64_MAX) mapping->back_ns = history->until_ns;
+  }
+  return onstack_profile_maps_drop(old) ? old : NULL;
 }
 
-uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
-  const onstack_profile_maps *maps = sight->maps, *earlier = sight->earlier;
-  if (maps->alias_count == 0 && (!earlier || earlier->alias_count == 0)) return address;
-  if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
-  uint64_t now = onstack_profile_maps_place(maps, address);
-  if (!earlier || time_ns == 0 || time_ns >= sight->since_ns) return now;
-  if (time_ns < sight->earlier_since_ns)
-    return onstack_profile_maps_was_replaced(maps, address) ? ONSTACK_MAPS_UNKNOWN : now;
-  uint64_t then = onstack_profile_maps_place(earlier, address);
-  return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
+uint64_t onstack_profile_history_resolve(const onstack_profile_history *history, uint64_t address, uint64_t time_ns) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(history->maps, address);
+  if (!mapping || mapping->back_ns == 0) return address;
+  if (time_ns == 0) return mapping->replaced ? ONSTACK_MAPS_UNKNOWN : address;
+  return time_ns <= mapping->lost_ns || time_ns >= mapping->back_ns ? address : ONSTACK_MAPS_UNKNOWN;
+}
+
+/* ---- core/profile/memory.c ---- */
+/* The account of the process's resident memory in heap profiles: by /proc/self/smaps, and by what allocators report. */
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- resident bytes by mappings, each byte in one part ---- */
+
+typedef enum memory_part {
+  MEMORY_STACKS,                 /* of threads */
+  MEMORY_CODE,                   /* of files, executable; the vDSO */
+  MEMORY_FILES,                  /* of files otherwise, and the zeroed data (.bss) behind a library's */
+  MEMORY_GENERATED,              /* executable, of no file */
+  MEMORY_SHARED,                 /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
+  MEMORY_NAMED,                  /* those above have a line each */
+  MEMORY_RUNTIME = MEMORY_NAMED, /* the heap of Go, or of another runtime: objects and its stacks */
+  MEMORY_REST,                   /* heaps, and whatever else is anonymous */
+  MEMORY_PARTS
+} memory_part;
+
+static const char *const memory_names[MEMORY_NAMED] = {"stacks of threads", "code", "files, data of libraries",
+                                                       "generated code", "shared memory"};
+
+#define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
+#define MEMORY_SYSCALL_BYTES ((size_t)256)
+
+/* runtime/malloc.go, mallocinit: arenas follow each other from an address on that is far from the program's and its
+   libraries', by chance since Go 1.26 and this one before. */
+#define MEMORY_GO_FIRST ((uint64_t)0xc0 << 32)
+#define MEMORY_GO_BEFORE ((uint64_t)64 << 30) /* arenas before and behind that of an object */
+#define MEMORY_GO_BEHIND ((uint64_t)256 << 30)
+
+typedef struct memory_map {
+  uint64_t parts[MEMORY_PARTS];
+  memory_part part; /* of the mapping whose size comes next */
+  uint64_t runtime_low, runtime_high;
+  uint64_t data_high;           /* where the data of a file ended, if the last mapping was such */
+  uint64_t *stack_pointers;     /* of threads, ascending */
+  size_t count, capacity, next; /* next: the first that is not below the last mapping */
+} memory_map;
+
+/* proc_pid_syscall(5): "N arguments... SP PC" of a thread that is in the kernel, "running" of one that is not. */
+static uint64_t memory_stack_pointer(const char *tid) {
+  char text[MEMORY_SYSCALL_BYTES];
+  snprintf(text, sizeof(text), "/proc/self/task/%.20s/syscall", tid);
+  const int file = open(text, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  const ssize_t got = read(file, text, sizeof(text) - 1);
+  close(file);
+  text[got > 0 ? got : 0] = 0;
+  char *last = strrchr(text, ' ');
+  if (last) *last = 0;
+  const char *before = last ? strrchr(text, ' ') : NULL;
+  return before ? strtoull(before + 1, NULL, 16) : 0;
+}
+
+static int memory_compare(const void *left, const void *right) {
+  const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+  return a < b ? -1 : a > b;
+}
+
+/* If a thread is running, or memory is out, its stack is in the rest. */
+static void memory_find_stacks(memory_map *map) {
+  DIR *threads = opendir("/proc/self/task");
+  for (const struct dirent *entry; threads && (entry = readdir(threads));) {
+    const uint64_t stack_pointer = entry->d_name[0] == '.' ? 0 : memory_stack_pointer(entry->d_name);
+    void *grown = stack_pointer == 0
+                      ? NULL
+                      : onstack_profile_grow(map->stack_pointers, &map->capacity, map->count + 1, sizeof(stack_pointer));
+    if (!grown) continue;
+    map->stack_pointers = grown;
+    map->stack_pointers[map->count++] = stack_pointer;
+  }
+  if (threads) closedir(threads);
+  if (map->count > 0) qsort(map->stack_pointers, map->count, sizeof(*map->stack_pointers), memory_compare);
+}
+
+static bool memory_has_stack(memory_map *map, const onstack_mapping *mapping) {
+  while (map->next < map->count && map->stack_pointers[map->next] < mapping->low) map->next++;
+  return map->next < map->count && map->stack_pointers[map->next] < mapping->high &&
+         mapping->high - mapping->low <= MEMORY_STACK;
+}
+
+static bool memory_begins(const onstack_mapping *mapping, const char *with) {
+  return strncmp(mapping->path, with, strlen(with)) == 0;
+}
+
+static bool memory_is_shared(const onstack_mapping *mapping) {
+  return mapping->shared && (memory_begins(mapping, "/memfd:") || memory_begins(mapping, "/SYSV") ||
+                             memory_begins(mapping, "/dev/zero") || memory_begins(mapping, "/dev/shm/"));
+}
+
+static memory_part memory_part_of(memory_map *map, const onstack_mapping *mapping) {
+  if (memory_is_shared(mapping)) return MEMORY_SHARED;
+  if (mapping->inode != 0) return mapping->executable ? MEMORY_CODE : MEMORY_FILES;
+  if (memory_begins(mapping, "[stack")) return MEMORY_STACKS;
+  if (memory_begins(mapping, "[v")) return MEMORY_CODE;
+  if (mapping->executable) return MEMORY_GENERATED;
+  if (mapping->low >= map->runtime_low && mapping->low < map->runtime_high) return MEMORY_RUNTIME;
+  if (mapping->low == map->data_high && mapping->path[0] == 0) return MEMORY_FILES;
+  return memory_has_stack(map, mapping) ? MEMORY_STACKS : MEMORY_REST;
+}
+
+static void memory_visit(void *data, const onstack_mapping *mapping) {
+  memory_map *map = data;
+  map->part = memory_part_of(map, mapping);
+  map->data_high = mapping->inode != 0 && mapping->writable ? mapping->high : 0;
+}
+
+static void memory_add(void *data, uint64_t bytes) {
+  memory_map *map = data;
+  map->parts[map->part] += bytes;
+}
+
+/* `object`: an address in a runtime's heap; 0: Go's is looked for. Errors: -errno, when /proc/self/smaps cannot be read. */
+static int memory_map_read(uint64_t object, memory_map *map) {
+  if (object == 0) object = MEMORY_GO_FIRST;
+  *map = (memory_map){.runtime_low = object > MEMORY_GO_BEFORE ? object - MEMORY_GO_BEFORE : 0,
+                      .runtime_high = object + MEMORY_GO_BEHIND};
+  memory_find_stacks(map);
+  const int result = onstack_proc_smaps_each(memory_visit, memory_add, map);
+  free(map->stack_pointers);
+  return result;
+}
+
+/* ---- what allocators report ---- */
+
+typedef struct memory_malloc {
+  uint64_t in_use; /* 0: not known */
+  uint64_t all;    /* what they have of the kernel's */
+} memory_malloc;
+
+/* As in glibc's malloc.h since 2.33; looked up when asked for, so that the library loads with older ones. */
+typedef struct memory_mallinfo2 {
+  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+} memory_mallinfo2;
+
+typedef int memory_control(const char *, void *, size_t *, void *, size_t); /* jemalloc's mallctl */
+
+/* Beside libc's malloc there may be jemallocs with names of their own: of the crate tikv-jemallocator, and DuckDB's. Weak: NULL
+   where the program that this library is linked into has none. Without statistics they answer ENOENT. */
+#if defined(__ELF__)
+__attribute__((weak)) extern memory_control je_mallctl, _rjem_mallctl, duckdb_je_mallctl;
+static memory_control *const memory_linked_in[] = {je_mallctl, _rjem_mallctl, duckdb_je_mallctl};
+#else
+static memory_control *const memory_linked_in[] = {NULL};
+#endif
+
+static uint64_t memory_ask_jemalloc(memory_control *control, const char *name) {
+  size_t bytes = 0, length = sizeof(bytes);
+  return control(name, &bytes, &length, NULL, 0) == 0 && length == sizeof(bytes) ? bytes : 0;
+}
+
+static void memory_add_jemalloc(memory_malloc *sum, memory_control *control) {
+  uint64_t epoch = 1;
+  control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
+  sum->in_use += memory_ask_jemalloc(control, "stats.allocated");
+  sum->all += memory_ask_jemalloc(control, "stats.resident");
+}
+
+static memory_malloc memory_of_allocators(void) {
+  memory_malloc sum = {0, 0};
+  memory_control *control;
+  memory_mallinfo2 (*info)(void);
+  *(void **)(void *)&control = dlsym(RTLD_DEFAULT, "mallctl"); /* an allocator that has it replaces libc's */
+  *(void **)(void *)&info = dlsym(RTLD_DEFAULT, "mallinfo2");
+  if (control) {
+    memory_add_jemalloc(&sum, control);
+  } else if (info) {
+    const memory_mallinfo2 now = info();
+    sum = (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
+  }
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory_linked_in); i++)
+    if (memory_linked_in[i] && memory_linked_in[i] != control) memory_add_jemalloc(&sum, memory_linked_in[i]);
+  return sum;
+}
+
+/* ---- text ---- */
+
+#define MEMORY_LINE ((size_t)160)
+#define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
+_Static_assert(offsetof(onstack_runtime_memory, idle) + sizeof(uint64_t) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
+
+typedef struct memory_text {
+  onstack_writer writer;
+  void *data;
+  int error;
+} memory_text;
+
+static void memory_line(memory_text *text, uint64_t bytes, const char *owner, const char *what) {
+  ONSTACK_STOP_EXCEPTIONS;
+  char line[MEMORY_LINE];
+  if (text->error != 0) return;
+  const int length = snprintf(line, sizeof(line), "onstack.memory bytes=%" PRIu64 " of=%s%s\n", bytes, owner, what);
+  if (length <= 0 || (size_t)length >= sizeof(line)) return;
+  if (text->writer(text->data, line, (size_t)length) != 0) text->error = ONSTACK_E_OUTPUT;
+}
+
+/* A part of what is left. An allocator's or a runtime's figure may be more than what is resident. */
+static void memory_take(memory_text *text, uint64_t *left, uint64_t bytes, const char *owner, const char *what) {
+  if (bytes > *left) bytes = *left;
+  if (bytes == 0) return;
+  memory_line(text, bytes, owner, what);
+  *left -= bytes;
+}
+
+/*
+ * What is in use has been touched, and comes first; what an allocator or a runtime has for itself may in part never have been.
+ * A runtime's heap is measured if its place is known; otherwise it is in the rest, and is as large as the runtime reports.
+ */
+static void memory_write(memory_text *text, uint64_t parts[MEMORY_PARTS], uint64_t sampled,
+                         const onstack_runtime_memory *runtime, memory_malloc malloc_says) {
+  uint64_t all = 0, *rest = &parts[MEMORY_REST], *heap = &parts[MEMORY_RUNTIME], in_use = malloc_says.in_use;
+  const char *name = runtime && runtime->name ? runtime->name : "runtime";
+  for (uint32_t i = 0; i < MEMORY_PARTS; i++) all += parts[i];
+  memory_line(text, all, "resident", "");
+  if (runtime) {
+    uint64_t *left = *heap > 0 ? heap : rest;
+    const uint64_t idle = *heap > 0 ? UINT64_MAX : runtime->idle;
+    memory_take(text, left, runtime->in_use, name, ", in use");
+    memory_take(text, left, runtime->stacks, name, ", stacks");
+    memory_take(text, left, idle, name, ", free");
+  }
+  memory_take(text, heap, UINT64_MAX, "Go, objects, stacks and free", "");
+  /* A sample's share is a matter of chance. What is far more is another allocator's, of which malloc knows nothing. */
+  if (sampled > in_use && sampled / 2 < in_use) sampled = in_use;
+  memory_take(text, rest, onstack_own_memory_resident(), "this profiler", "");
+  memory_take(text, rest, sampled, "native, in use, in the profile", "");
+  memory_take(text, rest, in_use > sampled ? in_use - sampled : 0, "native, in use, not in the profile", "");
+  if (runtime) memory_take(text, rest, runtime->other, name, ", its runtime's own");
+  memory_take(text, rest, malloc_says.all > in_use ? malloc_says.all - in_use : 0, "native, free in the allocator", "");
+  for (uint32_t i = 0; i < MEMORY_NAMED; i++) memory_take(text, &parts[i], UINT64_MAX, memory_names[i], "");
+  memory_line(text, *rest, "unexplained", "");
+}
+
+int onstack_memory_text(uint64_t sampled, const onstack_runtime_memory *runtime, bool ask_malloc, onstack_writer writer,
+                        void *data) {
+  memory_map map;
+  onstack_runtime_memory known = {.address = 0};
+  memory_text text = {writer, data, 0};
+  int result = 0;
+  if (runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
+  if (result == 0) result = memory_map_read(known.address, &map);
+  if (result < 0) return result;
+  const memory_malloc reported = ask_malloc ? memory_of_allocators() : (memory_malloc){0, 0};
+  memory_write(&text, map.parts, sampled, runtime ? &known : NULL, reported);
+  return text.error;
 }
 
 /* ---- core/profile/pprof/pprof.c ---- */
@@ -26126,8 +25612,8 @@ ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(c
                                                                                uint64_t address,
                                                                                const onstack_profile_mapping **place);
 
-/* The address as the process has it; 0: not known. `place`: the mapping that holds it, or NULL. */
-ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
+/* The address as the process has it; 0: not known. */
+ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(uint64_t address);
 
 /* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
@@ -26260,7 +25746,7 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
   if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
   onstack_protobuf_add_number(&writer->message, pprof_location_address,
-                              onstack_profile_tables_real(place, symbols->addresses[number]));
+                              onstack_profile_tables_real(symbols->addresses[number]));
   int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
   return error != 0 ? error : pprof_send(writer, pprof_profile_location);
 }
@@ -26291,8 +25777,8 @@ static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
   int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
   if (error != 0) return error;
   onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->start);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, mapping->limit);
   onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
   onstack_protobuf_add_number(message, pprof_mapping_filename, path);
   onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);
@@ -26548,7 +26034,7 @@ struct onstack_profile {
   uint32_t timeline_bytes;
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
-  onstack_profile_sight sight;
+  onstack_profile_history history;
   bool maps_stale;       /* a sample lay outside all known mappings */
   uint64_t maps_read_ns; /* monotonic */
   uint64_t start_ns;     /* monotonic */
@@ -26564,9 +26050,9 @@ static void profile_restart_clock(onstack_profile *profile) {
 
 /* With the lock held. Returns a set that the caller frees, or NULL. */
 static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool keep_retired) {
-  onstack_profile_maps *now = profile->sight.maps, *old = onstack_profile_sight_read(&profile->sight, keep_retired);
+  onstack_profile_maps *now = profile->history.maps, *old = onstack_profile_history_read(&profile->history, keep_retired);
   profile->maps_read_ns = onstack_monotonic_ns();
-  if (profile->sight.maps != now) profile->maps_stale = false;
+  if (profile->history.maps != now) profile->maps_stale = false;
   return old;
 }
 
@@ -26591,10 +26077,10 @@ static int profile_make(const onstack_profile_options *options, onstack_profile 
   onstack_profile *profile = calloc(1, sizeof(*profile));
   if (!profile) return -ENOMEM;
   int error = profile_apply_options(profile, options);
-  bool open = error == 0 && (error = onstack_profile_sight_open(&profile->sight)) == 0;
+  bool open = error == 0 && (error = onstack_profile_history_open(&profile->history)) == 0;
   if (error == 0) error = -pthread_mutex_init(&profile->lock, NULL);
   if (error != 0) {
-    if (open) onstack_profile_sight_close(&profile->sight);
+    if (open) onstack_profile_history_close(&profile->history);
     free(profile);
     return error;
   }
@@ -26618,7 +26104,7 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   if (profile->stacks && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
   }
-  onstack_profile_sight_close(&profile->sight);
+  onstack_profile_history_close(&profile->history);
   pthread_mutex_destroy(&profile->lock);
   free(profile);
 }
@@ -26658,19 +26144,19 @@ static uint64_t profile_address(const onstack_sample *sample, uint32_t frame) {
 static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
   for (uint32_t i = 0; i < sample->frame_count; i++) {
     const uint64_t address = profile_address(sample, i);
-    profile->frames[i] =
-        onstack_is_interpreted(address) ? address : onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
+    profile->frames[i] = onstack_is_interpreted(address)
+                             ? address
+                             : onstack_profile_history_resolve(&profile->history, address, sample->time_ns);
   }
 }
 
 /* Whether the mappings must be read before this sample is counted. Where libraries come and go all the time, samples outside of
    them need none. */
 static bool profile_needs_maps(onstack_profile *profile, const onstack_sample *sample) {
-  if (!onstack_profile_sight_has_changed(&profile->sight)) return false;
-  onstack_profile_sight_ask(&profile->sight);
+  if (!onstack_profile_history_has_changed(&profile->history)) return false;
   for (uint32_t i = 0; i < sample->frame_count; i++) {
     const uint64_t address = profile_address(sample, i);
-    if (!onstack_is_interpreted(address) && !onstack_profile_sight_still_holds(&profile->sight, address)) return true;
+    if (!onstack_is_interpreted(address) && !onstack_profile_history_still_holds(&profile->history, address)) return true;
   }
   return false;
 }
@@ -26696,7 +26182,7 @@ static bool profile_is_outside(const onstack_profile *profile, uint32_t frame_co
     const uint64_t address = profile->frames[i];
     if (address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address)) continue; /* the latter has its name */
     if (mapping && address >= mapping->start && address < mapping->limit) continue;
-    mapping = onstack_profile_maps_find(profile->sight.maps, address);
+    mapping = onstack_profile_maps_find(profile->history.maps, address);
     if (!mapping) return true;
   }
   return false;
@@ -26753,19 +26239,19 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *given) {
 
 /* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
 static void profile_move(onstack_profile *from, onstack_profile *to) {
-  onstack_profile_sight sight = to->sight;
+  onstack_profile_history history = to->history;
   bool maps_stale = to->maps_stale;
   uint64_t maps_read_ns = to->maps_read_ns, start_ns = to->start_ns;
   int64_t start_unix_ns = to->start_unix_ns;
   to->stacks = from->stacks;
-  to->sight = from->sight;
+  to->history = from->history;
   to->maps_stale = from->maps_stale;
   to->maps_read_ns = from->maps_read_ns;
   to->start_ns = from->start_ns;
   to->start_unix_ns = from->start_unix_ns;
   memcpy(to->sums, from->sums, sizeof(to->sums));
   from->stacks = NULL;
-  from->sight = sight;
+  from->history = history;
   from->maps_stale = maps_stale;
   from->maps_read_ns = maps_read_ns;
   from->start_ns = start_ns;
@@ -26813,7 +26299,7 @@ ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
   bool sound = pthread_mutex_trylock(&profile->lock) == 0;
   onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
   profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (!sound) onstack_profile_sight_after_fork(&profile->sight);
+  if (!sound) onstack_profile_history_after_fork(&profile->history);
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
   memset(profile->sums, 0, sizeof(profile->sums));
@@ -26894,7 +26380,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
   onstack_profile_maps *old = profile_reread_maps(profile, true);
   int error = profile_copy_stacks(profile, only, age_ns, view);
   if (error == 0) {
-    view->maps = profile->sight.maps;
+    view->maps = profile->history.maps;
     onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
     view->duration_ns = (int64_t)onstack_monotonic_ns() - (int64_t)profile->start_ns;
@@ -28071,8 +27557,7 @@ onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_prof
   return !*place ? NULL : &tables->mappings[*place - maps->items];
 }
 
-uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address) {
-  if (place) address = onstack_profile_mapping_real(place, address);
+uint64_t onstack_profile_tables_real(uint64_t address) {
   return address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address) ? 0 : address;
 }
 

@@ -96,6 +96,6 @@ type Stats struct {
 	GoroutineLabels bool
 
 	Unwinder string // in use
-	Reader   string // how memory is read: "probe", "copy", "pipe", "none"
+	Reader   string // how memory is read: "probe", "copy", "none"
 	Clock    string // what ticks: "cpu", "wall", "wall-signal", or "cpu-ticker" where timers are refused
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "platform/elf_file.h"
 
-#include "platform/process_memory.h"
+#include "platform/process.h"
 
 #include <errno.h>
 #include <stdlib.h>

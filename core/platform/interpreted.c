@@ -2,9 +2,8 @@
 #include "platform/interpreted.h"
 
 #include "platform/atomics.h"
-#include "platform/exceptions.h"
-#include "platform/own_memory.h"
-#include "platform/sized.h"
+#include "platform/calls.h"
+#include "platform/process.h"
 
 #include <pthread.h>
 #include <string.h>

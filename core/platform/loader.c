@@ -4,7 +4,7 @@
 #include "platform/atomics.h"
 
 #ifdef __linux__
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 
 #include <dlfcn.h>
@@ -30,9 +30,7 @@ void onstack_object_copy_headers(const struct dl_phdr_info *info, onstack_object
 #define NUMBERS_OBJECTS 3u   /* that agree at least */
 #define NUMBERS_DYNAMIC 128u /* entries of the program's dynamic section that are searched */
 
-/* Numbers of this module's callers: what is no object's number comes first. */
-#define NUMBERS_LOADER 1u /* the loader itself, which stays and which glibc does not number */
-#define NUMBERS_FIRST 2u
+#define NUMBERS_LOADER 1u /* of the loader itself, which stays */
 
 static uint32_t numbers_offset;  /* in words; 0: not found, or not searched for yet */
 static uint32_t numbers_refused; /* the search has ended without one */
@@ -141,7 +139,7 @@ uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_in
   }
   walk->next = map->l_next;
   if (info->dlpi_addr != 0 && info->dlpi_addr == getauxval(AT_BASE)) return NUMBERS_LOADER;
-  return NUMBERS_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
+  return ONSTACK_LOAD_FIRST + ((const uint64_t *)(const void *)map)[onstack_load_relaxed(&numbers_offset)];
 }
 #else
 void onstack_load_walk_begin(onstack_load_walk *walk) { walk->next = NULL; }

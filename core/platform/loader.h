@@ -52,6 +52,8 @@ static inline __attribute__((unused)) uint64_t onstack_object_segment(const stru
  * do. Other loaders, and lists of other namespaces, have no numbers here.
  */
 
+#define ONSTACK_LOAD_FIRST 2u /* the program; the loader itself, which glibc does not number, comes before it */
+
 /* One walk along the loader's own list, beside that of dl_iterate_phdr. */
 typedef struct onstack_load_walk {
   const struct link_map *next; /* NULL: objects have no numbers from here on */
@@ -62,6 +64,11 @@ ONSTACK_INTERNAL void onstack_load_walk_begin(onstack_load_walk *walk);
 
 /* In each visit of dl_iterate_phdr, which holds the loader's lock. Returns the object's number; 0 if it is not known. */
 ONSTACK_INTERNAL uint64_t onstack_load_walk_step(onstack_load_walk *walk, const struct dl_phdr_info *info);
+
+/* Returns true if the object of this number was loaded when the counts were read. */
+static inline __attribute__((unused)) bool onstack_load_is_before(uint64_t number, const onstack_loader_counts *counts) {
+  return number != 0 && number < ONSTACK_LOAD_FIRST + counts->adds;
+}
 
 /*
  * The loader's locks, and what a fork makes of them. glibc takes one for dl_iterate_phdr, others for dlopen, dladdr and for

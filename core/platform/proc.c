@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "platform/proc.h"
 
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 
 #include <errno.h>

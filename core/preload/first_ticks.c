@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/first_ticks.h"
 
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/source/arm.h"
 #include "sampler/signal/own_threads.h"

@@ -2,7 +2,7 @@
 #include "preload/first_ticks_store.h"
 
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/modules/modules.h"
 #include "platform/context.h"

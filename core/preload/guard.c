@@ -4,7 +4,6 @@
 #include "platform/atomics.h"
 #include "platform/sys.h"
 #include "sampler/signal/own_threads.h"
-#include "sampler/unwind/memory.h"
 #include "preload/allocator.h"
 #include "preload/detached_thread.h"
 #include "preload/host_stderr.h"
@@ -34,13 +33,8 @@ static struct {
   uint32_t ends; /* futex; GUARD_ENDS and so on: written by the keeper, read by the guard */
 } guard;
 
-static bool guard_copy_works(void) {
-  uint64_t words[2] = {1, 2}, copy[2];
-  return onstack_memory_copy_pair((uint64_t)(uintptr_t)words, copy);
-}
-
 void onstack_guard_take_own_table(void) {
-  if (guard.asked || !guard_copy_works() || !onstack_allocator_is_libcs()) return;
+  if (guard.asked || !onstack_allocator_is_libcs()) return;
   guard.asked = true;
   /* Not unshare(): the copy leaves out what is to be closed, so no file of the host stays open because of us. (Before Linux
      6.12 the first 64 are copied and closed at once.) */

@@ -21,8 +21,8 @@
 /*
  * The calling thread, and the threads that it makes from now on, get a table of their own, with the host's stderr in it
  * (host_stderr.h). A second call does nothing. Nothing changes if the kernel has no such call (before 5.9) or refuses it, or
- * if a descriptor is used on the host's threads and on these: the pipe by which stacks are read, or one of an allocator that
- * is not libc's (tcmalloc's libunwind has a pipe). Context: the keeper.
+ * if the allocator is not libc's: it may use a descriptor on the host's threads and on these (tcmalloc's libunwind has a
+ * pipe). Context: the keeper.
  */
 ONSTACK_INTERNAL void onstack_guard_take_own_table(void);
 

@@ -2,7 +2,6 @@
 #include "preload/host_action.h"
 
 #include "platform/atomics.h"
-#include "platform/seqlock.h"
 #include "platform/sys.h"
 #include "sampler/signal/action.h"
 #include "sampler/signal/own_threads.h"

@@ -4,7 +4,7 @@
  * it, forks its children from looks at the links of /proc/self/task, and ends itself when there are more than its own
  * thread's. It asks about threads of its own, so ours are left out of the count.
  */
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/signal/own_threads.h"
 #include "preload/keeper.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The host's ways to change a signal's action; see host_action.h for the one signal where that matters. */
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/atomics.h"
 #include "sampler/signal/copy.h"
 #include "sampler/unwind/memory.h"

@@ -4,12 +4,11 @@
 #include "onstack/onstack.h"
 #include "onstack/profile.h"
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/threads/task.h"
 #include "sampler/source/threads.h"
-#include "platform/wiped_word.h"
 #include "sampler/unwind/frame_pointer.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
@@ -44,7 +43,7 @@ static struct {
   const onstack_environment *settings;
   int32_t pid;           /* 0: no keeper */
   int32_t tid;           /* the keeper's; 0: it has not run yet */
-  uint32_t *mark;        /* 1, and 0 in a child that was made by a raw clone (platform/wiped_word.h); NULL: cannot be had */
+  uint32_t *mark;        /* 1, and 0 in a child that was made by a raw clone (platform/process.h); NULL: cannot be had */
   uint32_t wake;         /* futex; raised by each request */
   uint32_t finished;     /* futex; raised when something asked for is done */
   bool awaited;          /* the thread that made the keeper waits until the session has begun */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/lifecycle.h"
 
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "sampler/interpreter/symbols.h"
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
 #include "platform/loader.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/signal/own_threads.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"

@@ -2,8 +2,8 @@
 #include "preload/sampling.h"
 
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
-#include "platform/kinds.h"
+#include "platform/process.h"
+#include "platform/calls.h"
 #include "platform/sys.h"
 #include "sampler/labels/labels.h"
 #include "preload/compress.h"

@@ -39,7 +39,7 @@ ONSTACK_INTERNAL int onstack_sampling_tell(const onstack_environment *settings);
  * Stops, writes profile and status, frees. What cannot be written is reported on stderr, in one line, and so is why a
  * program that ran for a while has no samples. A profile without
  * samples is written too, but not among many (with "%p": a shell's children would leave hundreds of them).
- * Also where nothing was started: then there is an empty profile. `ask_malloc`: as onstack_memory_text_write; saves do not.
+ * Also where nothing was started: then there is an empty profile. `ask_malloc`: as onstack_memory_text; saves do not.
  */
 ONSTACK_INTERNAL void onstack_sampling_end(const onstack_environment *settings, bool ask_malloc);
 

@@ -3,7 +3,7 @@
 
 #include "preload/allocator.h"
 #include "preload/first_ticks_store.h"
-#include "sampler/api/memory_text.h"
+#include "profile/text.h"
 #include "sampler/api/statistics_text.h"
 
 #include <errno.h>
@@ -63,13 +63,18 @@ void onstack_status_find_unseen(void) {
   status_unseen = found;
 }
 
+static uint64_t status_sampled(const onstack_session *session) {
+  onstack_stats stats = {.size = sizeof(stats)};
+  return onstack_session_stats(session, &stats) == 0 ? stats.heap_in_use : 0;
+}
+
 char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap, bool ask_malloc) {
   status_text into = {0};
   const onstack_statistics_more more = status_more(before);
   bool whole = onstack_statistics_write(session, &more, modules, status_append, &into) == 0;
   if (whole) onstack_first_ticks_tell(status_append, &into);
   if (whole && heap)
-    onstack_memory_text_write(session, NULL, ask_malloc, status_append, &into); /* without /proc there is none */
+    onstack_memory_text(status_sampled(session), NULL, ask_malloc, status_append, &into); /* without /proc there is none */
   if (heap && ask_malloc) onstack_status_find_unseen();
   if (whole && heap && status_unseen.text) status_append(&into, status_unseen.text, status_unseen.length);
   whole = whole && !into.failed;

@@ -22,7 +22,7 @@ ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_new_file_
 ONSTACK_INTERNAL void onstack_status_find_unseen(void);
 
 /* The same lines as text, for a heap session with the account of the process's memory. `ask_malloc`: as
-   onstack_memory_text_write; the allocators that the session does not see are then looked for again. The caller frees it;
+   onstack_memory_text; the allocators that the session does not see are then looked for again. The caller frees it;
    NULL: no memory, or no counters. */
 ONSTACK_INTERNAL char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap,
                                            bool ask_malloc);

@@ -2,12 +2,10 @@
 #include "profile/profile.h"
 
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/interpreted.h"
-#include "platform/own_memory.h"
-#include "platform/sized.h"
-#include "platform/uncancelled.h"
-#include "profile/maps/sight.h"
+#include "platform/calls.h"
+#include "profile/maps/maps.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -30,7 +28,7 @@ struct onstack_profile {
   uint32_t timeline_bytes;
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
-  onstack_profile_sight sight;
+  onstack_profile_history history;
   bool maps_stale;       /* a sample lay outside all known mappings */
   uint64_t maps_read_ns; /* monotonic */
   uint64_t start_ns;     /* monotonic */
@@ -46,9 +44,9 @@ static void profile_restart_clock(onstack_profile *profile) {
 
 /* With the lock held. Returns a set that the caller frees, or NULL. */
 static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool keep_retired) {
-  onstack_profile_maps *now = profile->sight.maps, *old = onstack_profile_sight_read(&profile->sight, keep_retired);
+  onstack_profile_maps *now = profile->history.maps, *old = onstack_profile_history_read(&profile->history, keep_retired);
   profile->maps_read_ns = onstack_monotonic_ns();
-  if (profile->sight.maps != now) profile->maps_stale = false;
+  if (profile->history.maps != now) profile->maps_stale = false;
   return old;
 }
 
@@ -73,10 +71,10 @@ static int profile_make(const onstack_profile_options *options, onstack_profile 
   onstack_profile *profile = calloc(1, sizeof(*profile));
   if (!profile) return -ENOMEM;
   int error = profile_apply_options(profile, options);
-  bool open = error == 0 && (error = onstack_profile_sight_open(&profile->sight)) == 0;
+  bool open = error == 0 && (error = onstack_profile_history_open(&profile->history)) == 0;
   if (error == 0) error = -pthread_mutex_init(&profile->lock, NULL);
   if (error != 0) {
-    if (open) onstack_profile_sight_close(&profile->sight);
+    if (open) onstack_profile_history_close(&profile->history);
     free(profile);
     return error;
   }
@@ -100,7 +98,7 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   if (profile->stacks && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
   }
-  onstack_profile_sight_close(&profile->sight);
+  onstack_profile_history_close(&profile->history);
   pthread_mutex_destroy(&profile->lock);
   free(profile);
 }
@@ -140,19 +138,19 @@ static uint64_t profile_address(const onstack_sample *sample, uint32_t frame) {
 static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
   for (uint32_t i = 0; i < sample->frame_count; i++) {
     const uint64_t address = profile_address(sample, i);
-    profile->frames[i] =
-        onstack_is_interpreted(address) ? address : onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
+    profile->frames[i] = onstack_is_interpreted(address)
+                             ? address
+                             : onstack_profile_history_resolve(&profile->history, address, sample->time_ns);
   }
 }
 
 /* Whether the mappings must be read before this sample is counted. Where libraries come and go all the time, samples outside of
    them need none. */
 static bool profile_needs_maps(onstack_profile *profile, const onstack_sample *sample) {
-  if (!onstack_profile_sight_has_changed(&profile->sight)) return false;
-  onstack_profile_sight_ask(&profile->sight);
+  if (!onstack_profile_history_has_changed(&profile->history)) return false;
   for (uint32_t i = 0; i < sample->frame_count; i++) {
     const uint64_t address = profile_address(sample, i);
-    if (!onstack_is_interpreted(address) && !onstack_profile_sight_still_holds(&profile->sight, address)) return true;
+    if (!onstack_is_interpreted(address) && !onstack_profile_history_still_holds(&profile->history, address)) return true;
   }
   return false;
 }
@@ -178,7 +176,7 @@ static bool profile_is_outside(const onstack_profile *profile, uint32_t frame_co
     const uint64_t address = profile->frames[i];
     if (address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address)) continue; /* the latter has its name */
     if (mapping && address >= mapping->start && address < mapping->limit) continue;
-    mapping = onstack_profile_maps_find(profile->sight.maps, address);
+    mapping = onstack_profile_maps_find(profile->history.maps, address);
     if (!mapping) return true;
   }
   return false;
@@ -235,19 +233,19 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *given) {
 
 /* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
 static void profile_move(onstack_profile *from, onstack_profile *to) {
-  onstack_profile_sight sight = to->sight;
+  onstack_profile_history history = to->history;
   bool maps_stale = to->maps_stale;
   uint64_t maps_read_ns = to->maps_read_ns, start_ns = to->start_ns;
   int64_t start_unix_ns = to->start_unix_ns;
   to->stacks = from->stacks;
-  to->sight = from->sight;
+  to->history = from->history;
   to->maps_stale = from->maps_stale;
   to->maps_read_ns = from->maps_read_ns;
   to->start_ns = from->start_ns;
   to->start_unix_ns = from->start_unix_ns;
   memcpy(to->sums, from->sums, sizeof(to->sums));
   from->stacks = NULL;
-  from->sight = sight;
+  from->history = history;
   from->maps_stale = maps_stale;
   from->maps_read_ns = maps_read_ns;
   from->start_ns = start_ns;
@@ -295,7 +293,7 @@ ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
   bool sound = pthread_mutex_trylock(&profile->lock) == 0;
   onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
   profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (!sound) onstack_profile_sight_after_fork(&profile->sight);
+  if (!sound) onstack_profile_history_after_fork(&profile->history);
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
   memset(profile->sums, 0, sizeof(profile->sums));
@@ -376,7 +374,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
   onstack_profile_maps *old = profile_reread_maps(profile, true);
   int error = profile_copy_stacks(profile, only, age_ns, view);
   if (error == 0) {
-    view->maps = profile->sight.maps;
+    view->maps = profile->history.maps;
     onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
     view->duration_ns = (int64_t)onstack_monotonic_ns() - (int64_t)profile->start_ns;

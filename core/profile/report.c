@@ -2,8 +2,8 @@
 #include "profile/report.h"
 
 #include "platform/atomics.h"
-#include "platform/own_memory.h"
-#include "platform/sized.h"
+#include "platform/process.h"
+#include "platform/calls.h"
 #include "profile/generated/generated.h"
 
 #include "onstack/interpreter.h"

@@ -184,8 +184,7 @@ onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_prof
   return !*place ? NULL : &tables->mappings[*place - maps->items];
 }
 
-uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address) {
-  if (place) address = onstack_profile_mapping_real(place, address);
+uint64_t onstack_profile_tables_real(uint64_t address) {
   return address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address) ? 0 : address;
 }
 

@@ -57,8 +57,8 @@ ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(c
                                                                                uint64_t address,
                                                                                const onstack_profile_mapping **place);
 
-/* The address as the process has it; 0: not known. `place`: the mapping that holds it, or NULL. */
-ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
+/* The address as the process has it; 0: not known. */
+ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(uint64_t address);
 
 /* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,

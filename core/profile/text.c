@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/text.h"
 
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "profile/report.h"
 #include "profile/store/store.h"
 

@@ -3,6 +3,8 @@
 
 #include "support.h"
 
+#include "sampler/signal/copy.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@ t_copy t_copies[T_COPIES];
 
 /* Makes the library in `file` one of another kind: the mark by which copies know each other stands before both entries. */
 static void change_mark(int file, off_t bytes) {
-  static const char mark[] = "onstack-handler3";
+  static const char mark[] = ONSTACK_COPY_MARK;
   int changed = 0;
   char *text = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   cr_assert_neq(text, MAP_FAILED);

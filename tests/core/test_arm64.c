@@ -34,7 +34,7 @@
 #include "sampler/modules/go_pclntab.c"
 #include "sampler/modules/go_runtime.c"
 #include "platform/loader.c"
-#include "platform/process_memory.c"
+#include "platform/process.c"
 #include "sampler/modules/rule_table.c"
 #include "sampler/unwind/code_map_handler.c"
 #include "sampler/unwind/go_stack_handler.c"

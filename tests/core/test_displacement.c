@@ -81,6 +81,22 @@ Test(displacement, ours_goes_back_on_top_and_the_newer_owner_keeps_its_signals) 
   cr_assert_eq(newer_calls, calls + 10);
 }
 
+/* It finds a trampoline of ours the second time too, and calls that: the one that stands for itself. */
+Test(displacement, an_owner_that_installs_itself_twice_and_chains_leaves_signals_to_the_one_below) {
+  signal(SIGPROF, base_handler);
+  onstack_session *session = t_start(NULL);
+  uint64_t ours = t_action(SIGPROF).handler;
+  for (int i = 0; i < 2; i++) {
+    install(newer_chains);
+    cr_assert(burn_until_on_top(ours), "not noticed within a second");
+  }
+  const int calls = newer_calls, base = base_calls;
+  for (int i = 0; i < 10; i++) raise(SIGPROF);
+  cr_assert_geq(newer_calls, calls + 10);
+  cr_assert_eq(base_calls, base + 10, "%d of 10 signals", base_calls - base);
+  t_finish(session);
+}
+
 Test(displacement, an_owner_that_leaves_under_us_is_forgotten) {
   signal(SIGPROF, base_handler);
   struct onstack_kernel_sigaction before = t_action(SIGPROF);

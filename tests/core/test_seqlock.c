@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The sequence lock (platform/seqlock.h): a copy that is found good belongs together, whatever the writer does meanwhile. */
-#include "platform/seqlock.h"
+/* The sequence lock (platform/atomics.h): a copy that is found good belongs together, whatever the writer does meanwhile. */
+#include "platform/atomics.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -202,7 +202,7 @@ Test(waits_edges, threads_without_a_record_are_counted) {
   cr_expect_gt(stats.threads_unarmed, 0u);
 }
 
-/* ---- labels where memory is copied by a pipe ---- */
+/* ---- labels where a thread cannot copy memory by process_vm_readv ---- */
 
 static void *reads_with_a_label(void *data) {
   onstack_thread_label_set("request", "/one");

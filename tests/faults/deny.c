@@ -108,8 +108,7 @@ static void deny_together(plan *plan, const char *name, int first, int second, i
 static void deny_several(plan *plan) {
   deny_together(plan, "no timers, no queue", SYS_timer_create, SYS_rt_tgsigqueueinfo, 0, ONSTACK_E_CLOCK);
   deny_together(plan, "no ticks set", SYS_timer_settime, SYS_rt_tgsigqueueinfo, 0, ONSTACK_E_CLOCK);
-  deny_together(plan, "no probe, no copy", SYS_rt_sigprocmask, SYS_process_vm_readv, 0, WORLD_WORKS);
-  deny_together(plan, "no reader at all", SYS_rt_sigprocmask, SYS_process_vm_readv, SYS_pipe2, WORLD_WORKS);
+  deny_together(plan, "no reader at all", SYS_rt_sigprocmask, SYS_process_vm_readv, 0, WORLD_WORKS);
   deny_together(plan, "no timers, no list", SYS_timer_create, SYS_getdents64, 0, -EPERM);
 }
 
@@ -121,10 +120,6 @@ static void deny_for_good(plan *plan, int call) {
 }
 static void deny_timers(plan *plan) { deny_for_good(plan, SYS_timer_create); }
 static void deny_probe(plan *plan) { deny_for_good(plan, SYS_rt_sigprocmask); }
-static void deny_probe_and_copy(plan *plan) {
-  deny_for_good(plan, SYS_rt_sigprocmask);
-  deny_for_good(plan, SYS_process_vm_readv);
-}
 
 typedef struct deny_change {
   const char *name;
@@ -139,10 +134,6 @@ static const deny_change deny_changes[] = {
     {"no memory is read", NULL, SYS_rt_sigprocmask, {SYS_process_vm_readv, 0}, false},
     {"an allow list", NULL, PLAN_MOST_CALLS, {0, 0}, false},
     {"copy: no more", deny_probe, SYS_process_vm_readv, {0, 0}, false},
-    {"pipe: no fstat", deny_probe_and_copy, SYS_fstat, {0, 0}, false},
-    {"pipe: no write", deny_probe_and_copy, SYS_write, {0, 0}, false},
-    {"pipe: no read", deny_probe_and_copy, SYS_read, {0, 0}, false},
-    {"pipe: allow list", deny_probe_and_copy, PLAN_MOST_CALLS, {0, 0}, false},
     {"ticker: no signals", deny_timers, SYS_rt_tgsigqueueinfo, {0, 0}, true},
     {"ticker: no list", deny_timers, SYS_getdents64, {SYS_openat, 0}, false},
     {"ticker: no clocks", deny_timers, SYS_clock_gettime, {SYS_clock_nanosleep, 0}, true},

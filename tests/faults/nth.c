@@ -112,7 +112,6 @@ static void nth_allocations(plan *plan) {
 
 /* Readers and clocks that stand behind the first ones: of their calls only those that the first ones do not make. */
 static void nth_behind(plan *plan) {
-  static const char *const pipes[] = {"pipe2", "fcntl", "fstat", "write", "read", "openat", "prlimit64", NULL};
   static const char *const ticker[] = {"rt_tgsigqueueinfo", "clone3", "getdents64", "mmap", "timer_create", NULL};
   static const char *const signals[] = {"timer_create", "timer_settime", "timer_delete", "getdents64", "openat", NULL};
   static const char *const looks[] = {"openat",       "read",          "pread64", "process_vm_readv",
@@ -121,11 +120,6 @@ static void nth_behind(plan *plan) {
   static const char *const heap[] = {"mmap",  "madvise", "rt_sigprocmask", "prctl",       "process_vm_readv",
                                      "futex", "clone3",  "openat",         "allocations", NULL};
   const char *const *only = nth_only;
-  nth_where = " (reader pipe)";
-  nth_only = *only ? only : pipes;
-  plan->also[0] = SYS_rt_sigprocmask;
-  plan->also[1] = SYS_process_vm_readv;
-  nth_calls(plan);
   nth_where = " (ticker)";
   nth_only = *only ? only : ticker;
   plan->also[0] = SYS_timer_settime;

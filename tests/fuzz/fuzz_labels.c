@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/sys.h"
 #include "sampler/threads/thread_table.h"
 

@@ -23,7 +23,7 @@ static long fuzz_read(const struct onstack_vector *local, const struct onstack_v
   return (long)some;
 }
 #define onstack_sys_process_vm_readv(local, locals, remote, remotes) fuzz_read(local, remote)
-#include "platform/process_memory.c"
+#include "platform/process.c"
 #include "sampler/modules/modules.c"
 
 #define HEADERS 6u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "world.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "sampler/unwind/code_map.h"
 #include "sampler/unwind/memory.h"
 #include "sampler/unwind/rules.h"
@@ -20,7 +20,7 @@
 #define RULES_MOST 16u
 #define GO_FUNCTIONS_MOST 24u
 
-typedef enum world_kind { WORLD_CLOSED, WORLD_HOSTILE, WORLD_PROBE, WORLD_COPY, WORLD_PIPE, WORLD_KINDS } world_kind;
+typedef enum world_kind { WORLD_CLOSED, WORLD_HOSTILE, WORLD_PROBE, WORLD_COPY, WORLD_KINDS } world_kind;
 
 static struct {
   world_kind kind;
@@ -73,7 +73,6 @@ static void map_stack(void) {
   if (world.stack) return;
   uint8_t *memory = mmap(NULL, STACK_BYTES + 2 * GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory + GUARD_BYTES, STACK_BYTES, PROT_READ | PROT_WRITE) != 0) abort();
-  onstack_memory_pipe_open();
   world.stack = (uint64_t *)(void *)(memory + GUARD_BYTES);
   world.stack_at = (uint64_t)(uintptr_t)world.stack;
 }
@@ -203,7 +202,6 @@ void world_make(fuzz_input *input, onstack_memory *memory) {
   memory->copy_works = bits & 1;
   memory->reader = world.kind == WORLD_PROBE  ? &onstack_reader_probe
                    : world.kind == WORLD_COPY ? &onstack_reader_copy
-                   : world.kind == WORLD_PIPE ? &onstack_reader_pipe
                                               : &world_virtual;
   /* Known bounds may be larger than what can be read: guard pages on both sides. */
   uint64_t more = bits & 128 ? GUARD_BYTES : 0;

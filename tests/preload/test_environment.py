@@ -167,7 +167,7 @@ def the_status_line():
         pairs = dict(pair.split("=") for pair in line.split()[1:])
         equal(int(pairs["recorded"]), sum(ticks for ticks, _, _ in run.profile().samples), "ticks in line and profile")
         check(pairs["clock"].startswith("cpu"), f"the clock: {pairs['clock']}")
-        equal((pairs["unwinder"], pairs["reader"] in ("probe", "copy", "pipe")), ("rules", True), "unwinder, reader")
+        equal((pairs["unwinder"], pairs["reader"] in ("probe", "copy")), ("rules", True), "unwinder, reader")
         parts = ("recorded", "unattributed", "dropped_ring_full", "dropped_no_stack", "dropped_unwinder", "dropped_stopping")
         equal(int(pairs["ticks"]), sum(int(pairs[part]) for part in parts), "ticks and what became of them")
 

@@ -57,10 +57,13 @@ func WriteOTLP(w io.Writer, from io.WriterTo, resource map[string]string) error 
 	return err
 }
 
+// scopeVersion is onstack's version, kept by ci/check-versions.py.
+const scopeVersion = "0.1.0"
+
 // otlpOf is the message for a profile. The attributes have names that OpenTelemetry's own translator reads.
 func otlpOf(p *profile.Profile, resource map[string]string) ([]byte, error) {
 	var e otlpEncoder
-	scope := &common.InstrumentationScope{Name: "onstack"}
+	scope := &common.InstrumentationScope{Name: "onstack", Version: scopeVersion}
 	order := otlpColumns(p)
 	if p.DefaultSampleType != "" {
 		scope.Attributes = append(scope.Attributes, keyValue("pprof.scope.default_sample_type", textValue(p.DefaultSampleType)))

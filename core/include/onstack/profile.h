@@ -16,7 +16,8 @@ extern "C" {
 
 /*
  * Samples, added up by stack. A frame gets its name from the file that was mapped at its address when the sample was taken. If
- * the mapping changed at that moment, the frame is called "[library just replaced]".
+ * other code takes the place of a library, frames of that code are called "[replaced code]" until the profile is cleared or a
+ * new one begins.
  */
 typedef struct onstack_profile onstack_profile;
 

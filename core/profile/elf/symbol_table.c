@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/elf/symbol_table.h"
 
-#include "platform/exceptions.h"
+#include "platform/calls.h"
 #include "platform/interpreted.h"
-#include "platform/sized.h"
 #include "profile/elf/elf_symbols.h"
 
 #include <errno.h>
@@ -114,17 +113,16 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
 
 /* Names for the addresses: from the host, from ELF files, from module and offset. */
 
-/* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
+/* The addresses that mean what lies there now; the table knows the number of each. */
 static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
   *addresses = malloc((table->count + 1) * sizeof(**addresses));
   table->asked = malloc((table->count + 1) * sizeof(*table->asked));
   table->asked_count = 0;
   if (!*addresses || !table->asked) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
     if (onstack_is_interpreted(table->addresses[i])) continue;
-    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
-    (*addresses)[table->asked_count] = real;
+    if (!onstack_profile_maps_is_now(maps, table->addresses[i])) continue;
+    (*addresses)[table->asked_count] = table->addresses[i];
     table->asked[table->asked_count++] = (uint32_t)i;
   }
   return 0;

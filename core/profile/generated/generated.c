@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
-   now. */
-static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number,
-                         uint64_t *real) {
+/* Whether an address of the table has no name yet, and lies in memory of no program or library. */
+static bool generated_is(const onstack_symbol_table *table, const onstack_profile_maps *maps, size_t number) {
   const uint64_t address = table->addresses[number];
   if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
   const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
-  return !library && onstack_profile_maps_is_now(maps, address, real);
+  return !library && onstack_profile_maps_is_now(maps, address);
 }
 
 static int generated_compare(const void *a, const void *b) {
@@ -29,9 +27,8 @@ int onstack_generated_collect(const onstack_symbol_table *table, const onstack_p
   *items = malloc((table->count + 1) * sizeof(**items));
   if (!*items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
-    if (!generated_is(table, maps, i, &real)) continue;
-    (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
+    if (!generated_is(table, maps, i)) continue;
+    (*items)[(*count)++] = (onstack_generated_item){.address = table->addresses[i], .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), generated_compare);
   return 0;

@@ -8,7 +8,7 @@
  * keeps its name. Where another function lay there between its samples, the address is counted as replaced. Only a file that
  * is ours is read.
  */
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "profile/elf/symbol_table.h"
 #include "profile/generated/generated.h"
 #include "profile/store/store.h"

@@ -8,7 +8,7 @@
  * another name is counted as replaced. Everybody may write to that directory: a file of somebody else's, or a link, is not
  * read; nor is one that an earlier process of the same number has left, as containers do whose processes are 1 each time.
  */
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/proc.h"
 #include "profile/generated/generated.h"
 

@@ -2,15 +2,16 @@
 #include "profile/maps/maps.h"
 
 #include "platform/atomics.h"
-#include "platform/loader.h"
+#include "platform/process.h"
 #include "platform/proc.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-/* What can be asked of one mapping, and of an address. */
+/* ---- one mapping, one address ---- */
 
 bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping) {
   return mapping->path[0] == '/' && mapping->path[1] != '/';
@@ -30,42 +31,58 @@ uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, u
   return address - mapping->start + mapping->offset + mapping->vaddr_difference;
 }
 
-uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address) {
-  return address - mapping->start + mapping->real;
-}
-
-static bool mapping_alias_covers(const onstack_profile_mapping *alias, uint64_t real) {
-  return real >= alias->real && real - alias->real < alias->limit - alias->start;
-}
-
-bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real) {
-  for (size_t i = 0; i < maps->alias_count; i++) {
-    if (mapping_alias_covers(&maps->items[maps->alias_first + i], real)) return true;
+/* The first mapping that ends behind an address. */
+static size_t maps_first_behind(const onstack_profile_mapping *items, size_t count, uint64_t address) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (items[middle].limit <= address)
+      low = middle + 1;
+    else
+      high = middle;
   }
-  return false;
+  return low;
 }
 
-uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real) {
-  for (size_t i = 0; i < maps->alias_count; i++) {
-    const onstack_profile_mapping *alias = &maps->items[maps->alias_first + i];
-    if (alias->latest && mapping_alias_covers(alias, real)) return alias->start + (real - alias->real);
-  }
-  const onstack_profile_mapping *plain = maps->full ? onstack_profile_maps_find(maps, real) : NULL;
-  return plain && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
+const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps, uint64_t address) {
+  const size_t at = maps_first_behind(maps->items, maps->count, address);
+  return at == maps->count || maps->items[at].start > address ? NULL : &maps->items[at];
 }
 
-bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real) {
+bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address) {
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  *real = address;
-  if (address == ONSTACK_MAPS_UNKNOWN) return false;
-  if (!mapping || mapping->start == mapping->real) {
-    return !mapping || !mapping->retired || onstack_profile_maps_place(maps, address) == address;
-  }
-  *real = onstack_profile_mapping_real(mapping, address);
-  return !mapping->retired;
+  return address != ONSTACK_MAPS_UNKNOWN && !(mapping && mapping->replaced);
 }
 
-/* What the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries. */
+/* ---- a set ---- */
+
+static int maps_compare(const void *a, const void *b) {
+  const onstack_profile_mapping *left = a, *right = b;
+  return left->start < right->start ? -1 : left->start > right->start;
+}
+
+static bool maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping, const char *path,
+                        size_t path_length) {
+  void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
+  if (!items) return false;
+  maps->items = items;
+  onstack_profile_mapping *copy = &maps->items[maps->count];
+  *copy = *mapping;
+  copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
+  if (!copy->path) return false;
+  maps->count++;
+  return true;
+}
+
+bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
+
+void onstack_profile_maps_free(onstack_profile_maps *maps) {
+  onstack_profile_arena_release(&maps->arena);
+  free(maps->items);
+  free(maps);
+}
+
+/* ---- what the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries ---- */
 
 #ifdef __linux__
 
@@ -104,20 +121,14 @@ static int loader_visit(struct dl_phdr_info *info, size_t size, void *data) {
     uint64_t first = info->dlpi_addr + segment->p_vaddr, inside = first & (scan->page - 1);
     if (segment->p_offset < inside || segment->p_memsz == 0) continue;
     onstack_profile_mapping mapping = {.start = first - inside,
-                                       .real = first - inside,
                                        .limit = (first + segment->p_memsz + scan->page - 1) & ~(scan->page - 1),
                                        .offset = segment->p_offset - inside};
     mapping.main = scan->entry >= mapping.start && scan->entry < mapping.limit;
     loader_find_image(info, &mapping);
-    scan->failed = !onstack_profile_maps_append(scan->maps, &mapping, path, strlen(path));
+    scan->failed = !maps_append(scan->maps, &mapping, path, strlen(path));
     if (scan->failed) return 1;
   }
   return 0;
-}
-
-static int loader_compare(const void *a, const void *b) {
-  const onstack_profile_mapping *left = a, *right = b;
-  return left->start < right->start ? -1 : left->start > right->start;
 }
 
 /* Names are as the program gave them: relative ones to its directory of then, which most often is that of now. */
@@ -133,7 +144,7 @@ static bool loader_complete_path(onstack_profile_maps *maps, onstack_profile_map
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   loader_scan scan = {.maps = maps, .page = (uint64_t)sysconf(_SC_PAGESIZE), .entry = getauxval(AT_ENTRY)};
   onstack_loader_each(loader_visit, &scan);
-  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), loader_compare);
+  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), maps_compare);
   size_t kept = 0;
   for (size_t i = 0; !scan.failed && i < maps->count; i++) {
     if (kept > 0 && maps->items[i].start < maps->items[kept - 1].limit) continue; /* no true list has this */
@@ -144,231 +155,46 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   return !scan.failed;
 }
 
-/* The first of the sorted mappings that ends behind an address. */
-static size_t loader_first_behind(const onstack_profile_maps *maps, uint64_t address) {
-  size_t low = 0, high = maps->count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (maps->items[middle].limit <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
+typedef struct loads_visit {
+  onstack_profile_maps *maps;
+  bool compare; /* with the numbers that the mappings have; false: gives them their numbers */
+  onstack_loader_counts counts;
+} loads_visit;
 
 /* An object's program headers lie at the beginning of its file. */
-static int loader_number(const struct dl_phdr_info *info, uint64_t number, void *data) {
-  onstack_profile_maps *maps = data;
+static int loads_note(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  loads_visit *visit = data;
+  const onstack_profile_maps *maps = visit->maps;
   const uint64_t headers = (uint64_t)(uintptr_t)info->dlpi_phdr;
-  for (size_t i = loader_first_behind(maps, headers); i < maps->count; i++) {
+  visit->counts = onstack_loader_counts_in(info);
+  for (size_t i = maps_first_behind(maps->items, maps->count, headers); i < maps->count; i++) {
     onstack_profile_mapping *mapping = &maps->items[i];
+    if (mapping->retired) continue;
     if (headers - mapping->image >= mapping->image_bytes) break;
-    mapping->load = number;
+    if (!visit->compare) mapping->load = number;
+    mapping->loaded = number != 0 && mapping->load == number;
   }
   return 0;
 }
 
-/* For onstack_profile_maps_read: notes which of the mappings of now belong to which of the loader's objects. */
-static void maps_number(onstack_profile_maps *maps) { onstack_loader_each_load(loader_number, maps); }
+static onstack_loader_counts loads_each(onstack_profile_maps *maps, bool compare) {
+  loads_visit visit = {.maps = maps, .compare = compare};
+  onstack_loader_each_load(loads_note, &visit);
+  return visit.counts;
+}
 #else
-void maps_number(onstack_profile_maps *maps) { (void)maps; }
-
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   (void)maps;
   return true;
 }
+
+static onstack_loader_counts loads_each(onstack_profile_maps *maps, bool compare) {
+  (void)maps, (void)compare;
+  return (onstack_loader_counts){0, 0};
+}
 #endif
 
-/* The next set of mappings: those of now, what is gone, and addresses for what came into another file's place. */
-
-/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
-#define ONSTACK_MAPS_RETIRED_LIMIT 4096u
-#define ONSTACK_MAPS_ALIAS_STEP ((uint64_t)4096) /* aliases of neighbours do not touch */
-
-typedef struct unite {
-  onstack_profile_maps *maps; /* the set in the making */
-  const onstack_profile_maps *previous;
-  const onstack_profile_mapping *fresh; /* the mappings of now */
-  size_t fresh_count;
-  bool *back; /* of the previous set's aliases: it lies there again */
-  uint64_t next_alias;
-} unite;
-
-typedef bool (*unite_part)(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit);
-
-static bool unite_is_alias(const onstack_profile_maps *maps, size_t item) {
-  return item >= maps->alias_first && item - maps->alias_first < maps->alias_count;
-}
-
-/* A file whose name is gone has no stamp any more. */
-static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp *b) {
-  return a->inode == 0 || b->inode == 0 ||
-         (a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns);
-}
-
-/* Whether both show the same file at the same place, wherever they begin and end. */
-static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
-  return a->real - a->offset == b->real - b->offset && a->device == b->device && a->inode == b->inode &&
-         a->build_id.length == b->build_id.length && memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 &&
-         unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
-}
-
-static onstack_profile_mapping *unite_append(unite *set, const onstack_profile_mapping *from, uint64_t start,
-                                             uint64_t limit) {
-  onstack_profile_mapping part = *from;
-  part.start = start;
-  part.limit = limit;
-  part.real = onstack_profile_mapping_real(from, start);
-  part.offset = from->offset + (start - from->start);
-  return onstack_profile_maps_append(set->maps, &part, from->path, strlen(from->path));
-}
-
-static bool unite_keep(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  return unite_append(set, mapping, start, limit);
-}
-
-static bool unite_retire(unite *set, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
-  onstack_profile_mapping *part = unite_append(set, gone, start, limit);
-  if (!part) return false;
-  part->retired = true;
-  part->image = 0;
-  return true;
-}
-
-/* A part of a file that lay at its own address. The first `now` items of the set are those of now. */
-static bool unite_retire_plain(unite *set, size_t now, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
-  if (set->maps->count - now < ONSTACK_MAPS_RETIRED_LIMIT) return unite_retire(set, gone, start, limit);
-  set->maps->full = true;
-  set->maps->forgotten++;
-  return true;
-}
-
-/* The address that the part had when it lay there before, or a new one. */
-static uint64_t unite_alias_address(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  const onstack_profile_maps *previous = set->previous;
-  for (size_t i = 0; i < previous->alias_count; i++) {
-    const onstack_profile_mapping *known = &previous->items[previous->alias_first + i];
-    if (known->real != start || known->limit - known->start != limit - start || !unite_same_file(known, mapping)) continue;
-    set->back[i] = true;
-    return known->start;
-  }
-  uint64_t address = set->next_alias;
-  set->next_alias += limit - start + ONSTACK_MAPS_ALIAS_STEP;
-  return address;
-}
-
-static bool unite_alias(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  if (set->maps->count >= set->fresh_count + 2 * ONSTACK_MAPS_RETIRED_LIMIT) {
-    set->maps->full = true;
-    return true;
-  }
-  onstack_profile_mapping *part = unite_append(set, mapping, start, limit);
-  if (!part) return false;
-  part->start = unite_alias_address(set, mapping, start, limit);
-  part->limit = part->start + (limit - start);
-  part->latest = true;
-  set->maps->alias_count++;
-  return true;
-}
-
-/* Cuts a mapping of now into what lies where another file was known, and the rest. */
-static bool unite_cut(unite *set, const onstack_profile_mapping *mapping, unite_part other, unite_part rest) {
-  const onstack_profile_maps *previous = set->previous;
-  uint64_t at = mapping->start;
-  for (size_t i = 0; i < previous->count && at < mapping->limit; i++) {
-    const onstack_profile_mapping *known = &previous->items[i];
-    if (unite_is_alias(previous, i) || known->limit <= at || !onstack_profile_mapping_is_file(known) ||
-        unite_same_file(known, mapping))
-      continue;
-    if (known->start >= mapping->limit) break;
-    uint64_t start = known->start > at ? known->start : at;
-    uint64_t limit = known->limit < mapping->limit ? known->limit : mapping->limit;
-    if (rest && start > at && !rest(set, mapping, at, start)) return false;
-    if (other && !other(set, mapping, start, limit)) return false;
-    at = limit;
-  }
-  return !rest || at >= mapping->limit || rest(set, mapping, at, mapping->limit);
-}
-
-/*
- * Adds what of `gone` no mapping of now covers. The first `now` items of the set are those of now; those before
- * *cursor lie below everything that is still to come, since both lists are sorted.
- */
-static bool unite_gaps(unite *set, size_t now, size_t *cursor, const onstack_profile_mapping *gone) {
-  uint64_t start = gone->start;
-  while (*cursor < now && set->maps->items[*cursor].limit <= start) ++*cursor;
-  for (size_t i = *cursor; i < now && start < gone->limit; i++) {
-    uint64_t cover_start = set->maps->items[i].start, cover_limit = set->maps->items[i].limit;
-    if (cover_start >= gone->limit) break;
-    if (cover_start > start && !unite_retire_plain(set, now, gone, start, cover_start)) return false;
-    start = cover_limit;
-  }
-  return start >= gone->limit || unite_retire_plain(set, now, gone, start, gone->limit);
-}
-
-static bool unite_plain(unite *set) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    if (!unite_cut(set, &set->fresh[i], NULL, unite_keep)) return false;
-  }
-  size_t now = set->maps->count, cursor = 0;
-  for (size_t i = 0; i < set->previous->count; i++) {
-    if (unite_is_alias(set->previous, i)) continue;
-    /* Generated code that is gone has no name to keep. */
-    const onstack_profile_mapping *known = &set->previous->items[i];
-    if (onstack_profile_mapping_is_file(known) && !unite_gaps(set, now, &cursor, known)) return false;
-  }
-  return true;
-}
-
-static bool unite_is_covered(const unite *set, const onstack_profile_mapping *alias) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    const onstack_profile_mapping *fresh = &set->fresh[i];
-    if (fresh->start < alias->real + (alias->limit - alias->start) && alias->real < fresh->limit) return true;
-  }
-  return false;
-}
-
-static bool unite_aliases(unite *set) {
-  for (size_t i = 0; i < set->fresh_count; i++) {
-    if (!unite_cut(set, &set->fresh[i], unite_alias, NULL)) return false;
-  }
-  for (size_t i = 0; i < set->previous->alias_count; i++) {
-    const onstack_profile_mapping *known = &set->previous->items[set->previous->alias_first + i];
-    if (set->back[i]) continue;
-    if (!unite_retire(set, known, known->start, known->limit)) return false;
-    set->maps->items[set->maps->count - 1].latest = known->latest && !unite_is_covered(set, known);
-    set->maps->alias_count++;
-  }
-  return true;
-}
-
-static int unite_compare(const void *a, const void *b) {
-  const onstack_profile_mapping *left = a, *right = b;
-  return left->start < right->start ? -1 : left->start > right->start;
-}
-
-bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
-  unite set = {.maps = maps, .previous = previous, .fresh = maps->items, .fresh_count = maps->count};
-  onstack_profile_mapping *fresh = maps->items;
-  set.back = calloc(previous->alias_count + 1, sizeof(*set.back));
-  const onstack_profile_mapping *last =
-      previous->alias_count == 0 ? NULL : &previous->items[previous->alias_first + previous->alias_count - 1];
-  set.next_alias = !last ? ONSTACK_MAPS_ALIAS : last->limit + ONSTACK_MAPS_ALIAS_STEP;
-  maps->items = NULL;
-  maps->count = maps->capacity = 0;
-  maps->full = previous->full;
-  maps->forgotten = previous->forgotten;
-  bool good = set.back && unite_plain(&set) && unite_aliases(&set);
-  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), unite_compare);
-  while (maps->alias_first < maps->count && maps->items[maps->alias_first].start < ONSTACK_MAPS_ALIAS) maps->alias_first++;
-  free(set.back);
-  free(fresh);
-  return good;
-}
-
-#ifdef __linux__
-#endif
+/* ---- the mappings of now ---- */
 
 static uint64_t maps_program_entry(void) {
 #ifdef __linux__
@@ -376,19 +202,6 @@ static uint64_t maps_program_entry(void) {
 #else
   return 0;
 #endif
-}
-
-onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
-                                                     const char *path, size_t path_length) {
-  void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
-  if (!items) return NULL;
-  maps->items = items;
-  onstack_profile_mapping *copy = &maps->items[maps->count];
-  *copy = *mapping;
-  copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
-  if (!copy->path) return NULL;
-  maps->count++;
-  return copy;
 }
 
 static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
@@ -447,7 +260,6 @@ static void maps_visit(void *data, const onstack_mapping *mapping) {
   maps_track_image(scan, mapping);
   if (!mapping->executable) return;
   onstack_profile_mapping code = {.start = mapping->low,
-                                  .real = mapping->low,
                                   .limit = mapping->high,
                                   .offset = mapping->offset,
                                   .device = mapping->device,
@@ -456,7 +268,7 @@ static void maps_visit(void *data, const onstack_mapping *mapping) {
                                   .image_bytes = scan->image_bytes,
                                   .main = scan->entry >= mapping->low && scan->entry < mapping->high,
                                   .deleted = mapping->deleted};
-  scan->failed = !onstack_profile_maps_append(scan->maps, &code, mapping->path, mapping->path_length);
+  scan->failed = !maps_append(scan->maps, &code, mapping->path, mapping->path_length);
 }
 
 static bool maps_read_now(onstack_profile_maps *maps) {
@@ -466,37 +278,198 @@ static bool maps_read_now(onstack_profile_maps *maps) {
   return onstack_profile_maps_ask_loader(maps);
 }
 
-onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
+static bool maps_read(onstack_profile_maps *maps, const onstack_profile_maps *previous, bool changed) {
+  if (!maps_read_now(maps)) return false;
+  loads_each(maps, false);
+  for (size_t i = 0; i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
+  return true;
+}
+
+/* ---- what has gone, and what came into its place ---- */
+
+/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
+#define MAPS_RETIRED_LIMIT 4096u
+
+/* A file whose name is gone has no stamp any more. */
+static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp *b) {
+  return a->inode == 0 || b->inode == 0 ||
+         (a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns);
+}
+
+/* Whether both show the same file at the same place, wherever they begin and end. */
+static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
+  return a->start - a->offset == b->start - b->offset && a->device == b->device && a->inode == b->inode &&
+         a->build_id.length == b->build_id.length && memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 &&
+         unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
+}
+
+/* Adds a mapping that was known, if no mapping of now shows the same file there. A file of generated code gives way to what
+   covers it: it has no names to keep. */
+static bool unite_known(onstack_profile_maps *maps, onstack_profile_mapping *fresh, size_t count,
+                        const onstack_profile_mapping *known, uint64_t until_ns) {
+  bool same = false, covered = false;
+  for (size_t i = maps_first_behind(fresh, count, known->start); i < count && fresh[i].start < known->limit; i++) {
+    covered = true;
+    if (!unite_same_file(known, &fresh[i])) continue;
+    same = true;
+    fresh[i].lost_ns = known->lost_ns;
+    fresh[i].back_ns = known->back_ns;
+  }
+  if (same || (covered && !onstack_profile_mapping_is_image(known))) return true;
+  if (maps->count == MAPS_RETIRED_LIMIT) {
+    maps->forgotten++;
+    return true;
+  }
+  onstack_profile_mapping gone = *known;
+  gone.retired = true;
+  gone.replaced = covered;
+  gone.image = 0;
+  if (covered && gone.back_ns == 0) gone.lost_ns = until_ns;
+  if (covered) gone.back_ns = UINT64_MAX;
+  return maps_append(maps, &gone, gone.path, strlen(gone.path));
+}
+
+static bool unite_append_part(onstack_profile_maps *maps, const onstack_profile_mapping *mapping, uint64_t start,
+                              uint64_t limit) {
+  onstack_profile_mapping part = *mapping;
+  part.start = start;
+  part.limit = limit;
+  part.offset += start - mapping->start;
+  return start >= limit || maps_append(maps, &part, part.path, strlen(part.path));
+}
+
+/* Adds what of a mapping of now none of the first `gone` items covers. */
+static bool unite_fresh(onstack_profile_maps *maps, size_t gone, const onstack_profile_mapping *mapping) {
+  uint64_t start = mapping->start;
+  for (size_t i = maps_first_behind(maps->items, gone, start); i < gone && maps->items[i].start < mapping->limit; i++) {
+    const uint64_t limit = maps->items[i].limit;
+    if (!unite_append_part(maps, mapping, start, maps->items[i].start)) return false;
+    start = limit;
+  }
+  return unite_append_part(maps, mapping, start, mapping->limit);
+}
+
+bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous, uint64_t until_ns) {
+  onstack_profile_mapping *fresh = maps->items;
+  const size_t count = maps->count;
+  bool good = true;
+  maps->items = NULL;
+  maps->count = maps->capacity = 0;
+  maps->forgotten = previous->forgotten;
+  for (size_t i = 0; good && i < previous->count; i++) {
+    const onstack_profile_mapping *known = &previous->items[i];
+    if (onstack_profile_mapping_is_file(known)) good = unite_known(maps, fresh, count, known, until_ns);
+  }
+  const size_t gone = maps->count;
+  for (size_t i = 0; good && i < count; i++) good = unite_fresh(maps, gone, &fresh[i]);
+  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), maps_compare);
+  free(fresh);
+  return good;
+}
+
+/* ---- over time ---- */
+
+/* Objects that come while the text is read: the text may have half of them. */
+#define HISTORY_TRIES 3
+
+static onstack_loader_counts history_count(void) {
+  onstack_loader_counts counts = {0, 0};
+  onstack_loader_count(&counts);
+  return counts;
+}
+
+/* An object that was loaded before the text was read, and afterwards, was there meanwhile: its mappings are its own. Returns
+   true if the loader has numbers. */
+static bool history_check_loads(onstack_profile_maps *maps, const onstack_loader_counts *before) {
+  bool any = false;
+  for (size_t i = 0; i < maps->count; i++) {
+    onstack_profile_mapping *mapping = &maps->items[i];
+    any |= mapping->load != 0;
+    if (!onstack_load_is_before(mapping->load, before)) mapping->load = 0;
+  }
+  return any;
+}
+
+/* A set with one reference; NULL: no memory. */
+static onstack_profile_maps *history_make(const onstack_profile_history *history, bool keep_retired, bool changed) {
   onstack_profile_maps *maps = calloc(1, sizeof(*maps));
   if (!maps) return NULL;
   maps->references = 1;
-  bool good = maps_read_now(maps);
-  if (good) maps_number(maps);
-  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], previous, changed);
-  if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
+  bool good = maps_read(maps, history->maps, changed);
+  if (good && keep_retired && history->maps) good = onstack_profile_maps_unite(maps, history->maps, history->until_ns);
   if (good) return maps;
   onstack_profile_maps_free(maps);
   return NULL;
 }
 
-bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
-
-void onstack_profile_maps_free(onstack_profile_maps *maps) {
-  onstack_profile_arena_release(&maps->arena);
-  free(maps->items);
-  free(maps);
+onstack_profile_maps *onstack_profile_maps_read(void) {
+  return history_make(&(const onstack_profile_history){.until_ns = 0}, false, false);
 }
 
-const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps, uint64_t address) {
-  size_t low = 0, high = maps->count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (maps->items[middle].limit <= address) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
+int onstack_profile_history_open(onstack_profile_history *history) {
+  *history = (onstack_profile_history){.loaded = history_count(), .until_ns = onstack_monotonic_ns()};
+  history->maps = history_make(history, false, false);
+  if (!history->maps) return -ENOMEM;
+  history_check_loads(history->maps, &history->loaded);
+  return 0;
+}
+
+void onstack_profile_history_close(onstack_profile_history *history) {
+  if (onstack_profile_maps_drop(history->maps)) onstack_profile_maps_free(history->maps);
+}
+
+void onstack_profile_history_after_fork(onstack_profile_history *history) {
+  history->loaded = history->compared = (onstack_loader_counts){0, 0};
+  history->until_ns = 0;
+}
+
+bool onstack_profile_history_has_changed(onstack_profile_history *history) {
+  const uint64_t now = onstack_monotonic_ns();
+  const onstack_loader_counts counts = history_count();
+  if (onstack_loader_same(&counts, &history->loaded)) {
+    if (history->until_ns != 0) history->until_ns = now;
+    return false;
   }
-  if (low == maps->count || maps->items[low].start > address) return NULL;
-  return &maps->items[low];
+  if (onstack_loader_same(&counts, &history->compared)) return true;
+  for (size_t i = 0; i < history->maps->count; i++) history->maps->items[i].loaded = false;
+  history->compared = loads_each(history->maps, true);
+  return true;
+}
+
+bool onstack_profile_history_still_holds(const onstack_profile_history *history, uint64_t address) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(history->maps, address);
+  return mapping && !mapping->retired && mapping->loaded;
+}
+
+onstack_profile_maps *onstack_profile_history_read(onstack_profile_history *history, bool keep_retired) {
+  onstack_loader_counts before, after = history_count();
+  bool steady = false;
+  onstack_profile_maps *now = NULL;
+  for (int i = 0; i < HISTORY_TRIES && !steady; i++) {
+    if (now) onstack_profile_maps_free(now);
+    before = after;
+    now = history_make(history, keep_retired, !onstack_loader_same(&before, &history->loaded));
+    if (!now) return NULL;
+    after = history_count();
+    steady = onstack_loader_same(&before, &after);
+    if (history_check_loads(now, &before)) break; /* what stayed is known, and samples elsewhere have another set read */
+  }
+  /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
+  onstack_profile_maps *old = history->maps;
+  history->maps = now;
+  history->loaded = before;
+  history->compared = (onstack_loader_counts){0, 0};
+  history->until_ns = steady ? onstack_monotonic_ns() : 0;
+  for (size_t i = 0; steady && i < now->count; i++) {
+    onstack_profile_mapping *mapping = &now->items[i];
+    if (!mapping->retired && mapping->back_ns == UINT64_MAX) mapping->back_ns = history->until_ns;
+  }
+  return onstack_profile_maps_drop(old) ? old : NULL;
+}
+
+uint64_t onstack_profile_history_resolve(const onstack_profile_history *history, uint64_t address, uint64_t time_ns) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(history->maps, address);
+  if (!mapping || mapping->back_ns == 0) return address;
+  if (time_ns == 0) return mapping->replaced ? ONSTACK_MAPS_UNKNOWN : address;
+  return time_ns <= mapping->lost_ns || time_ns >= mapping->back_ns ? address : ONSTACK_MAPS_UNKNOWN;
 }

@@ -3,7 +3,7 @@
  * One pprof profile under way: the head and the samples, then what they refer to (mappings, locations, functions), strings
  * last. The order is free in the format, so nothing is held back but the strings.
  */
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "profile/store/output.h"
 #include "profile/tables.h"
 
@@ -93,7 +93,7 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
   if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
   onstack_protobuf_add_number(&writer->message, pprof_location_address,
-                              onstack_profile_tables_real(place, symbols->addresses[number]));
+                              onstack_profile_tables_real(symbols->addresses[number]));
   int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
   return error != 0 ? error : pprof_send(writer, pprof_profile_location);
 }
@@ -124,8 +124,8 @@ static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
   int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
   if (error != 0) return error;
   onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
-  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->start);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, mapping->limit);
   onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
   onstack_protobuf_add_number(message, pprof_mapping_filename, path);
   onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/store/output.h"
 
-#include "platform/exceptions.h"
-#include "platform/own_memory.h"
+#include "platform/calls.h"
+#include "platform/process.h"
 #include "profile/store/store.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #define ONSTACK_PROFILE_STORE_STACKS_H
 
 #include "platform/defs.h"
-#include "platform/kinds.h"
+#include "platform/calls.h"
 #include "profile/store/output.h"
 #include "profile/store/store.h"
 

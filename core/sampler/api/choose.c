@@ -2,10 +2,10 @@
 /* Where the variants of a seam are chosen, once, at start. */
 #include "sampler/api/choose.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/atomics.h"
 #include "platform/proc.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/unwind/frame_pointer.h"
 
@@ -92,9 +92,6 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
       chosen = &onstack_reader_probe;
     else if (*copy_works)
       chosen = &onstack_reader_copy;
-    /* Its pipes serve `probe`, too. */
-    if (!*copy_works && onstack_reader_pipe.self_test(good, bad) && chosen == &onstack_reader_none)
-      chosen = &onstack_reader_pipe;
   }
   munmap(pages, 2 * CHOOSE_LARGEST_PAGE);
   return chosen;

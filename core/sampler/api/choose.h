@@ -21,7 +21,7 @@ ONSTACK_INTERNAL int onstack_clock_choose(const onstack_settings *settings, cons
 ONSTACK_INTERNAL void onstack_clocks_after_fork(void);
 
 /* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
-   `copy` to fall back to; otherwise it has `pipe`, if that works. */
+   `copy` to fall back to. */
 ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 
 #endif

@@ -4,8 +4,8 @@
 #include "sampler/api/spans.h"
 #include "sampler/api/start.h"
 
-#include "platform/exceptions.h"
-#include "platform/own_memory.h"
+#include "platform/calls.h"
+#include "platform/process.h"
 #include "sampler/signal/action.h"
 #include "sampler/session/code_map_update.h"
 #include "sampler/api/fork.h"

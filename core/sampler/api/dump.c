@@ -6,9 +6,9 @@
 #include "onstack/onstack.h"
 #include "onstack/profile.h"
 
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/threads/task.h"
 #include "sampler/signal/own_threads.h"
 #include "profile/text.h"

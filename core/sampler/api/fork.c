@@ -4,11 +4,11 @@
 #include "platform/atomics.h"
 #include "platform/loader.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/signal/action.h"
 #include "sampler/threads/moment.h"
 #include "sampler/api/slots.h"
-#include "platform/wiped_word.h"
+#include "platform/process.h"
 #include "sampler/unwind/memory.h"
 #include "sampler/unwind/traceback_walk.h"
 
@@ -50,7 +50,6 @@ static void fork_make_mark(void) {
   if (!mark) return;
   onstack_store_relaxed(mark, FORK_KNOWN);
   onstack_publish(&fork_mark, mark);
-  onstack_memory_pipe_set_process_word(mark);
 }
 
 /* The innermost fork that this thread is in; NULL: none that is known. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/api/interpreters.h"
 
-#include "platform/clock_ns.h"
-#include "platform/exceptions.h"
+#include "platform/process.h"
+#include "platform/calls.h"
 #include "platform/interpreted.h"
 #include "sampler/api/fork.h"
 #include "sampler/interpreter/php.h"

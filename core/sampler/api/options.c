@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/api/options.h"
 
-#include "platform/sized.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/api/choose.h"
 #include "sampler/signal/action.h"
 #include "sampler/session/code_map_update.h"

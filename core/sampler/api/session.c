@@ -2,10 +2,9 @@
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 #include "sampler/api/session.h"
 
-#include "platform/exceptions.h"
-#include "platform/own_memory.h"
+#include "platform/calls.h"
+#include "platform/process.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
 #include "sampler/api/choose.h"
 #include "sampler/api/fork.h"
 #include "sampler/api/options.h"

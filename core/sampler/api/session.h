@@ -12,7 +12,7 @@
 #include "onstack/onstack.h"
 
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "sampler/session/settings.h"
 #include "sampler/drain/deliver.h"
 #include "sampler/drain/thread.h"

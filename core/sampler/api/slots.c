@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/api/slots.h"
 
-#include "platform/own_memory.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/signal/action.h"
 #include "sampler/api/choose.h"
@@ -229,9 +229,6 @@ void onstack_slot_give_back(onstack_slot *slot) {
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
-  onstack_memory_pipe_close();
 }
 
 bool onstack_slots_in_sink(int32_t tid) {
@@ -265,7 +262,6 @@ void onstack_slots_after_fork(void) {
   onstack_own_after_fork();
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  onstack_memory_pipe_after_fork();
   onstack_code_map_after_fork();
   onstack_loader_after_fork();
   onstack_modules_after_fork();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
 #include "platform/loader.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/labels/labels.h"
 #include "onstack/labels.h"
 #include "onstack/onstack.h"

@@ -2,9 +2,9 @@
 /* What a session says about itself: counters, and how the frames in each module were walked. */
 #include "sampler/api/session.h"
 
-#include "platform/exceptions.h"
-#include "platform/sized.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
+#include "platform/process.h"
+#include "profile/text.h"
 #include "sampler/api/fork.h"
 #include "sampler/modules/modules.h"
 #include "sampler/source/clock.h"
@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void session_fill_action(const onstack_action *action, onstack_stats *stats) {
-  stats->forwarded = onstack_load_relaxed(&action->forwarded);
-  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
-  stats->swallowed = onstack_load_relaxed(&action->swallowed);
-  stats->late = onstack_load_relaxed(&action->late);
-  stats->looped = onstack_load_relaxed(&action->looped);
+static void session_fill_signal(const onstack_signal_counters *counts, onstack_stats *stats) {
+  stats->forwarded = onstack_load_relaxed(&counts->forwarded);
+  stats->forwarded_timer = onstack_load_relaxed(&counts->forwarded_timer);
+  stats->swallowed = onstack_load_relaxed(&counts->swallowed);
+  stats->late = onstack_load_relaxed(&counts->late);
+  stats->looped = onstack_load_relaxed(&counts->looped);
 }
 
 /* Of one kind. The slot's own events are counted in `ticks` when they come; those of another kind, which must not look like
@@ -57,7 +57,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (onstack_clock_signals(slot)) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (onstack_clock_signals(slot)) session_fill_signal(&onstack_signal_counts[slot->signal], stats);
   if (slot->clock->fill) slot->clock->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
@@ -134,5 +134,18 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   if (!modules) return -ENOMEM;
   for (uint32_t i = 0; result == 0 && i < count; i++) result = visit(data, &modules[i]);
   free(modules);
+  return result;
+}
+
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  ONSTACK_UNCANCELLED;
+  onstack_stats stats = {.size = sizeof(stats)};
+  int result = writer ? 0 : ONSTACK_E_OPTIONS;
+  if (result == 0 && session) result = onstack_session_stats(session, &stats);
+  if (result < 0) return result;
+  onstack_ours++;
+  result = onstack_memory_text(stats.heap_in_use, runtime, true, writer, data);
+  onstack_ours--;
   return result;
 }

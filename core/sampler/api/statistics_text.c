@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/api/statistics_text.h"
 
-#include "platform/exceptions.h"
-#include "platform/own_memory.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
+#include "platform/process.h"
 #include "sampler/source/clock.h"
 #include "profile/report.h"
 #include "profile/store/store.h"

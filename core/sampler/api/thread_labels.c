@@ -7,7 +7,7 @@
  */
 #include "platform/label_set.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/api/fork.h"
 #include "platform/loader.h"
 #include "sampler/api/slots.h"

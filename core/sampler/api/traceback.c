@@ -5,7 +5,7 @@
  */
 #include "platform/loader.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/api/choose.h"
 #include "sampler/session/code_map_update.h"
 #include "sampler/api/fork.h"
@@ -61,7 +61,7 @@ static int traceback_read_names(void) {
   onstack_loader_counts loaded = traceback_named;
   onstack_loader_count(&loaded);
   if (traceback_names && onstack_loader_same(&loaded, &traceback_named)) return 0;
-  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
+  onstack_profile_maps *maps = onstack_profile_maps_read();
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
   if (maps) onstack_profile_maps_free(maps);
   if (!set) return -ENOMEM;

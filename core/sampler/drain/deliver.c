@@ -3,7 +3,7 @@
 
 #include "sampler/unwind/traceback_walk.h"
 #include "sampler/unwind/walk.h"
-#include "platform/exceptions.h"
+#include "platform/calls.h"
 #include "platform/sys.h"
 #include "sampler/unwind/rules.h"
 

@@ -4,7 +4,7 @@
 #include "platform/atomics.h"
 #include "platform/loader.h"
 #include "platform/sys.h"
-#include "platform/uncancelled.h"
+#include "platform/calls.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/unwind/frame_pointer.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/interpreter/instructions.h"
 
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "sampler/modules/prologue_x86_64.h"
 
 #include <string.h>

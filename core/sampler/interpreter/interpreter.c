@@ -3,7 +3,7 @@
 
 #include "platform/atomics.h"
 #include "platform/interpreted.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 
 /* The kernel copies: the thread can go on, and end, at any instant. */
 static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/interpreter/interpreter.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/sys.h"
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/rules.h"

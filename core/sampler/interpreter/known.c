@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/interpreter/known.h"
 
-#include "platform/clock_ns.h"
-#include "platform/own_memory.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #include "sampler/interpreter/php.h"
 
 #include "platform/atomics.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "sampler/interpreter/instructions.h"
 #include "sampler/interpreter/known.h"
 #include "sampler/interpreter/symbols.h"

@@ -2,7 +2,7 @@
 #include "sampler/interpreter/python.h"
 
 #include "platform/atomics.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "sampler/interpreter/known.h"
 #include "sampler/interpreter/symbols.h"
 #include "sampler/unwind/stack_bounds.h"

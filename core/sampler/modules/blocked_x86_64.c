@@ -15,7 +15,7 @@
 
 #if defined(__x86_64__)
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "sampler/modules/prologue_x86_64.h"
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/code_map.h"

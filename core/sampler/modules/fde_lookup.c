@@ -3,7 +3,7 @@
 
 #include "platform/atomics.h"
 #include "platform/elf_file.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "sampler/modules/cfi.h"
 #include "sampler/modules/dwarf.h"
 #include "sampler/modules/rule_table.h"

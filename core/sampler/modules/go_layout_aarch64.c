@@ -5,7 +5,7 @@
  */
 #include "sampler/modules/go_layout.h"
 
-#include "platform/process_memory.h"
+#include "platform/process.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/modules/go_layout.h"
 
-#include "platform/process_memory.h"
+#include "platform/process.h"
 
 #include <string.h>
 

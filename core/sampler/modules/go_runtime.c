@@ -4,7 +4,7 @@
 #include "platform/elf_file.h"
 #include "platform/loader.h"
 #include "platform/proc.h"
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "sampler/modules/go_layout.h"
 #include "sampler/modules/go_pclntab.h"
 #include "sampler/modules/modules.h"

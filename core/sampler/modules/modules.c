@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/modules/modules.h"
 
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/loader.h"
 #include "platform/proc.h"
-#include "platform/own_memory.h"
-#include "platform/process_memory.h"
 #include "sampler/modules/dwarf.h"
 #include "sampler/modules/fde_lookup.h"
 #include "sampler/modules/rule_table.h"

@@ -4,7 +4,7 @@
 
 #if defined(__x86_64__)
 
-#include "platform/process_memory.h"
+#include "platform/process.h"
 
 #include <string.h>
 

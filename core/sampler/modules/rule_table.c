@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/modules/rule_table.h"
 
-#include "platform/own_memory.h"
+#include "platform/process.h"
 
 #include <errno.h>
 #include <stdlib.h>

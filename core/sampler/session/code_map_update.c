@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/session/code_map_update.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/proc.h"
 #include "sampler/modules/go_runtime.h"
 #include "sampler/unwind/generated_code.h"

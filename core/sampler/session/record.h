@@ -10,7 +10,7 @@
 #ifndef ONSTACK_SAMPLER_SESSION_RECORD_H
 #define ONSTACK_SAMPLER_SESSION_RECORD_H
 
-#include "platform/kinds.h"
+#include "platform/calls.h"
 #include "sampler/session/slot.h"
 
 #include <ucontext.h>

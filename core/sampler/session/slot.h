@@ -11,7 +11,7 @@
 #ifndef ONSTACK_SAMPLER_SESSION_SLOT_H
 #define ONSTACK_SAMPLER_SESSION_SLOT_H
 
-#include "platform/kinds.h"
+#include "platform/calls.h"
 #include "platform/sys.h"
 #include "sampler/interpreter/interpreter.h"
 #include "sampler/ring/kept.h"

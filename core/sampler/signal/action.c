@@ -26,12 +26,12 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
-static void action_reset_counters(onstack_action *action) {
-  onstack_store_relaxed(&action->forwarded, (uint64_t)0);
-  onstack_store_relaxed(&action->forwarded_timer, (uint64_t)0);
-  onstack_store_relaxed(&action->swallowed, (uint64_t)0);
-  onstack_store_relaxed(&action->late, (uint64_t)0);
-  onstack_store_relaxed(&action->looped, (uint64_t)0);
+static void action_reset_counters(onstack_signal_counters *counts) {
+  onstack_store_relaxed(&counts->forwarded, (uint64_t)0);
+  onstack_store_relaxed(&counts->forwarded_timer, (uint64_t)0);
+  onstack_store_relaxed(&counts->swallowed, (uint64_t)0);
+  onstack_store_relaxed(&counts->late, (uint64_t)0);
+  onstack_store_relaxed(&counts->looped, (uint64_t)0);
 }
 
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner whose previous action it was. */
@@ -50,7 +50,7 @@ static int action_begin(int signal, onstack_action_owner *owner, const struct on
     trampoline = onstack_trampoline_choose(action, &below);
   }
   /* What a pass-through has forwarded since the last stop counts on. */
-  if (!onstack_action_is_ours(previous)) action_reset_counters(action);
+  if (!onstack_action_is_ours(previous)) action_reset_counters(&onstack_signal_counts[signal]);
   onstack_publish(&owner->used, 1u);
   int result = onstack_action_reinstall(signal, owner, trampoline, *previous);
   if (result == 0) return 0;

@@ -19,10 +19,10 @@
 
 /* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
    each other, so every change of these structures raises the version, also a new member at the end. */
-#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK "onstack-handler4"
 #define ONSTACK_COPY_MARK_BYTES 16u
 
-_Static_assert(sizeof(onstack_action) == 1200, "another layout needs another version in ONSTACK_COPY_MARK");
+_Static_assert(sizeof(onstack_action) == 1160, "another layout needs another version in ONSTACK_COPY_MARK");
 
 /*
  * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a

@@ -7,6 +7,7 @@
 #include <ucontext.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_action onstack_actions[ONSTACK_SIGNALS];
+ONSTACK_INTERNAL_DEFINE onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
 
 typedef void (*action_info)(int, siginfo_t *, void *);
 
@@ -233,7 +234,7 @@ ONSTACK_HANDLER onstack_previous *onstack_action_below(int signal, uint32_t tram
 /* To the next level; false: there is none. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
                                                                               uint32_t trampoline) {
-  onstack_action *action = &onstack_actions[signal];
+  onstack_signal_counters *counts = &onstack_signal_counts[signal];
   const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   bool first;
   uint32_t place = action_find_flight(context, frame);
@@ -241,8 +242,8 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   onstack_previous *previous = onstack_action_below(signal, trampoline, level);
   bool takes = action_takes_signals(previous);
   /* Counted once for each signal. */
-  if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
-  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
+  if (first) onstack_add_relaxed(takes ? &counts->forwarded : &counts->swallowed, (uint64_t)1);
+  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&counts->forwarded_timer, (uint64_t)1);
   uint64_t stack = takes ? action_stack_for(&previous->action, context, frame) : 0;
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
   if (stack)
@@ -265,5 +266,6 @@ static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void
 /* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
 ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context)) return;
-  if (!action_pass(signal, info, context, trampoline)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
+  if (!action_pass(signal, info, context, trampoline))
+    onstack_add_relaxed(&onstack_signal_counts[signal].looped, (uint64_t)1);
 }

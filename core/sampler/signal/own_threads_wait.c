@@ -2,7 +2,7 @@
 #include "sampler/signal/own_threads.h"
 
 #include "platform/atomics.h"
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 
 #include <errno.h>

@@ -37,7 +37,7 @@ typedef struct onstack_below {
   onstack_previous *levels[ONSTACK_ACTION_LEVELS];
 } onstack_below;
 
-/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
+/* Other copies of the library read and write it (copy.h), under the lock that they share. */
 typedef struct onstack_action {
   uint32_t running; /* a session of this copy uses the signal (dekker) */
   uint32_t current; /* the trampoline that is installed, or was last */
@@ -46,11 +46,6 @@ typedef struct onstack_action {
   uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
   struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
-  uint64_t forwarded;
-  uint64_t forwarded_timer;
-  uint64_t swallowed;
-  uint64_t late;
-  uint64_t looped;
   uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
   /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
      Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
@@ -62,6 +57,17 @@ typedef struct onstack_action {
 } onstack_action;
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
+
+/* What became of signals that entered here; no other copy reads it. */
+typedef struct onstack_signal_counters {
+  uint64_t forwarded;
+  uint64_t forwarded_timer;
+  uint64_t swallowed;
+  uint64_t late;
+  uint64_t looped;
+} onstack_signal_counters;
+
+ONSTACK_INTERNAL_DATA onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
 
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/signal/registry.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "sampler/unwind/memory.h"
 #include "onstack/onstack.h"
 

@@ -22,12 +22,10 @@
  * as those of a timer on the blocked time would. The time that a thread waited for a processor goes to the stack of its next
  * tick, or to the one where it is blocked.
  */
-#include "platform/clock_ns.h"
-#include "platform/own_memory.h"
+#include "platform/process.h"
 #include "sampler/threads/moment.h"
 #include "sampler/source/clock.h"
 #include "sampler/source/wall_account.h"
-#include "platform/wiped_word.h"
 #include "sampler/source/arm.h"
 
 #include <errno.h>

@@ -209,7 +209,7 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
 }
 
 static ONSTACK_HANDLER void entry_count_late(int signal, bool taken) {
-  if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+  if (!taken) onstack_add_relaxed(&onstack_signal_counts[signal].late, (uint64_t)1);
 }
 
 /* These two by value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. Each is inside

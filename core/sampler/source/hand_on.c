@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/source/hand_on.h"
 
-#include "platform/clock_ns.h"
+#include "platform/process.h"
 #include "platform/sys.h"
 #include "sampler/threads/moment.h"
 #include "sampler/source/clock.h"

@@ -2,7 +2,7 @@
 #include "sampler/source/live.h"
 
 #include "sampler/source/draw.h"
-#include "platform/own_memory.h"
+#include "platform/process.h"
 
 #include <errno.h>
 #include <sys/mman.h>

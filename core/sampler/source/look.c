@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/source/look.h"
 
-#include "platform/process_memory.h"
+#include "platform/process.h"
 #include "sampler/modules/blocked.h"
 #include "sampler/labels/labels.h"
 #include "sampler/threads/timer.h"

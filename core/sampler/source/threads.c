@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/source/threads.h"
 
-#include "platform/clock_ns.h"
-#include "platform/exceptions.h"
-#include "platform/own_memory.h"
+#include "platform/process.h"
+#include "platform/calls.h"
 #include "sampler/threads/moment.h"
 #include "sampler/source/clock.h"
 #include "sampler/source/hand_on.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/source/look.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/sys.h"
 #include "sampler/unwind/memory.h"
 

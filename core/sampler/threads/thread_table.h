@@ -18,7 +18,6 @@
 #define ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
 
 #include "platform/atomics.h"
-#include "platform/seqlock.h"
 #include "platform/defs.h"
 #include "sampler/threads/timer.h"
 #include "sampler/unwind/stack_bounds.h"

@@ -8,7 +8,7 @@
 #ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
 #define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
 
-#include "platform/seqlock.h"
+#include "platform/atomics.h"
 
 typedef struct onstack_code_range {
   uint64_t low;

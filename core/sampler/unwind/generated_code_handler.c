@@ -9,7 +9,7 @@
  */
 #include "sampler/unwind/generated_code.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/atomics.h"
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/rules.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "sampler/unwind/code_map.h"
 #include "sampler/unwind/generated_code.h"
 #include "sampler/unwind/go_stack.h"

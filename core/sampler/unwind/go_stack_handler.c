@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/unwind/go_stack.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "sampler/unwind/arch.h"
 
 /* runtime/runtime2.go, _func: offsets of the fields that are read here (Go 1.18 and later). */

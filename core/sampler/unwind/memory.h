@@ -4,14 +4,12 @@
  *
  *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
  *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
- *           just written to (walk.h); everything else by `copy`, or by `pipe` where that is refused.
+ *           just written to (walk.h); everything else by `copy`. Where that is refused, everything else is unreadable.
  *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
  *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
  *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
  *           by frame pointers, and housekeeping checks them again every second.
  *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe_handler.c).
- *           The last choice: some two microseconds, and descriptors in the host's table.
  *   none    refuses everything: walks end at the interrupted PC.
  *
  * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
@@ -50,7 +48,6 @@ typedef struct onstack_memory {
 
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
 
 /* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
@@ -78,27 +75,5 @@ ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, ui
 
 /* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
-
-/* ---- the pipes of reader `pipe` ------------------------------------------------------------------------------------------ */
-
-/*
- * The pipes of reader `pipe` (memory_pipe_handler.c) are open only while a session runs on a system that refuses
- * process_vm_readv; elsewhere none is made.
- */
-
-/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
-ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
-
-/* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
-
-/* Closes them; one that a walk holds at this instant stays. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_memory_pipe_close(void);
-
-/* In the child of a fork: gives the inherited pipes back, which the parent goes on using. */
-ONSTACK_INTERNAL void onstack_memory_pipe_after_fork(void);
-
-/* Two words through a pipe; false where none is open, too. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/unwind/memory.h"
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "platform/atomics.h"
 #include "platform/sys.h"
 
@@ -162,7 +162,7 @@ static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uin
 static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
   if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
+    return memory->copy_works && onstack_memory_copy_pair(address, words);
   const uint64_t low = address & ~(ONSTACK_PAGE - 1);
   const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
   if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);

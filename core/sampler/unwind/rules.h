@@ -15,7 +15,7 @@
 #ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
 #define ONSTACK_SAMPLER_UNWIND_RULES_H
 
-#include "platform/seqlock.h"
+#include "platform/atomics.h"
 
 /* How the canonical frame address (the caller's SP) is found. */
 #define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */

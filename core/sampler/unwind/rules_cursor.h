@@ -7,7 +7,7 @@
 #ifndef ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
 #define ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/frame_pointer.h"
 #include "sampler/unwind/code_map.h"

@@ -6,7 +6,7 @@
 #ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
 #define ONSTACK_SAMPLER_UNWIND_WALK_H
 
-#include "platform/address.h"
+#include "platform/defs.h"
 #include "sampler/unwind/unwinder.h"
 
 #include <ucontext.h>
