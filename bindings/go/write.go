@@ -12,11 +12,18 @@ import "C"
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"runtime/cgo"
+	"slices"
+	"strings"
 	"time"
 	"unsafe"
+
+	"github.com/onstack-profiler/onstack/bindings/go/internal/nativelines"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/optional"
 )
 
 // WriteTo writes the profile as gzip-compressed pprof, for `go tool pprof` and profile servers. It may be called while
@@ -53,6 +60,54 @@ func (p *Profile) WriteFolded(w io.Writer) error {
 	}
 	_, err = w.Write(raw)
 	return err
+}
+
+// WriteOTLP writes the profile for OpenTelemetry: an ExportProfilesServiceRequest of opentelemetry-proto 1.11, package
+// opentelemetry.proto.profiles.v1development, not compressed. The signal is experimental there, and so is this method.
+//
+// resource says whose profile it is, as {"service.name": "shop"}. Labels become attributes of the samples, and the labels
+// trace_id and span_id, in hexadecimal digits, their link to a span:
+//
+//	span := trace.SpanContextFromContext(ctx)
+//	labels := pprof.Labels("trace_id", span.TraceID().String(), "span_id", span.SpanID().String())
+//	pprof.Do(ctx, labels, handle)
+//
+// Context is WriteTo's. Errors: ErrClosed, ErrOptions for an attribute without a key or with a NUL, and those of w.
+func (p *Profile) WriteOTLP(w io.Writer, resource map[string]string) error {
+	defer runtime.KeepAlive(p)
+	return p.writeOTLP(w, resource, p.render)
+}
+
+// TakeOTLP writes as WriteOTLP does and begins anew, as TakeTo does.
+func (p *Profile) TakeOTLP(w io.Writer, resource map[string]string) error {
+	defer runtime.KeepAlive(p)
+	return p.writeOTLP(w, resource, p.renderTaken)
+}
+
+func (p *Profile) writeOTLP(w io.Writer, resource map[string]string, render func(outputForm) ([]byte, error)) error {
+	pairs, err := resourcePairs(resource)
+	if err != nil {
+		return err
+	}
+	raw, err := render(otlpForm(pairs, len(resource)))
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(raw)
+	return err
+}
+
+// resourcePairs is key and value in turn, each with a NUL behind it.
+func resourcePairs(resource map[string]string) ([]byte, error) {
+	var pairs []byte
+	for _, key := range slices.Sorted(maps.Keys(resource)) {
+		if key == "" || strings.Contains(key, "\x00") || strings.Contains(resource[key], "\x00") {
+			return nil, fmt.Errorf("onstack: resource attribute %q: give it a key, and no NUL: %w", key, ErrOptions)
+		}
+		pairs = append(append(pairs, key...), 0)
+		pairs = append(append(pairs, resource[key]...), 0)
+	}
+	return pairs, nil
 }
 
 // outputForm is what onstackgo_write takes.
@@ -133,11 +188,14 @@ func (s *session) writeOptions() C.onstack_write_options {
 
 // namingOptions name Go's code and native code.
 func namingOptions() C.onstack_write_options {
-	return C.onstack_write_options{
+	options := C.onstack_write_options{
 		size:       C.sizeof_onstack_write_options,
 		symbolizer: C.onstack_symbolizer(C.onstackgo_on_addresses),
-		demangler:  C.onstack_demangler(C.onstackgo_on_name),
 	}
+	if optional.Demangle.Load() != nil {
+		options.demangler = C.onstack_demangler(C.onstackgo_on_name)
+	}
+	return options
 }
 
 func writeTable(table *C.onstack_profile, form outputForm, options *C.onstack_write_options) ([]byte, error) {
@@ -163,10 +221,44 @@ func onstackgoCollect(handle C.uintptr_t, data unsafe.Pointer, length C.size_t) 
 //
 //export onstackgoDemangle
 func onstackgoDemangle(name, out *C.char, capacity C.size_t) C.size_t {
+	demangle := optional.Demangle.Load()
+	if demangle == nil {
+		return 0
+	}
 	system := C.GoString(name)
-	people := demangled(system)
+	people := (*demangle)(system)
 	if people == system {
 		return 0
 	}
 	return C.size_t(copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), int(capacity)), people))
+}
+
+// dump collects what the core writes: the text of a dump.
+func dump() ([]byte, error) {
+	nativelines.Note()
+	var out bytes.Buffer
+	handle := cgo.NewHandle(&out)
+	defer handle.Delete()
+	options := namingOptions()
+	err := coreError("dump", int(C.onstackgo_dump(&options, C.uintptr_t(handle))))
+	return out.Bytes(), err
+}
+
+// dumpProfile collects the pprof form.
+func dumpProfile() ([]byte, error) {
+	nativelines.Note()
+	var table *C.onstack_profile
+	if err := coreError("dump", int(C.onstack_profile_new(nil, &table))); err != nil {
+		return nil, err
+	}
+	defer C.onstack_profile_free(table)
+	missing := C.onstack_dump_take(table)
+	if err := coreError("dump", int(missing)); err != nil {
+		return nil, err
+	}
+	options := namingOptions()
+	options.kind = C.ONSTACK_KIND_DUMP
+	options.comments = C.CString(dumpComment(int(missing)))
+	defer C.free(unsafe.Pointer(options.comments))
+	return writeTable(table, pprofForm, &options)
 }
