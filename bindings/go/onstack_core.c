@@ -9,19 +9,30 @@
 #include "onstack_names.h"
 #include "onstack.h"
 
-/* ---- core/platform/calls.c ---- */
-/* ---- core/platform/calls.h ---- */
+/* ---- core/sampler/interpreter/interpreter_handler.c ---- */
+/* ---- core/sampler/interpreter/interpreter.h ---- */
 /*
- * What the calls of the public header share: cancellation, exceptions of the host, structures with a size, kinds of samples.
- *
- * pthread_cancel on a thread that is inside this library. open, read, pthread_join and most of stdio are cancellation points:
- * a thread that is cancelled in one of them ends, keeps our locks, and leaks memory and descriptors. Therefore each public
- * function that reaches a cancellation point while it holds something begins with ONSTACK_UNCANCELLED. The macro disables
- * cancellation until the function returns. A cancellation request that arrives meanwhile stays pending, and takes effect at the
- * caller's next cancellation point.
+ * What a session knows of the interpreters in the process: the frames of an interpreted language are copied behind the walk
+ * of the native ones (record_handler.c), and put into the place of the loop's frames when the sample is delivered
+ * (onstack_interleave): only then is it known which native frames there are.
  */
-#ifndef ONSTACK_PLATFORM_CALLS_H
-#define ONSTACK_PLATFORM_CALLS_H
+#ifndef ONSTACK_SAMPLER_INTERPRETER_INTERPRETER_H
+#define ONSTACK_SAMPLER_INTERPRETER_INTERPRETER_H
+
+/* ---- core/platform/atomics.h ---- */
+/*
+ * The only place with memory orders. Each name says what it is for; both ends of a pairing are named at the use.
+ *
+ *   relaxed    a counter, or a value whose reader needs nothing else to be visible;
+ *   publish / observe   release store and acquire load: what was written before the publish is seen after the observe;
+ *   dekker     sequentially consistent: two sides each write their own flag and then read the other's
+ *              (handler: busy, then state; stop: state, then busy), and at least one of them sees the other.
+ *
+ * All operations are lock-free on x86_64 and aarch64, so they may be used in the signal handler. They are compiler
+ * builtins on plain objects rather than _Atomic types, so that the structures can be shared with any C dialect.
+ */
+#ifndef ONSTACK_PLATFORM_ATOMICS_H
+#define ONSTACK_PLATFORM_ATOMICS_H
 
 /* ---- core/platform/defs.h ---- */
 /*
@@ -86,6 +97,2644 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
 #define ONSTACK_PAGE ((uint64_t)4096)
 
 #endif
+
+#define onstack_load_relaxed(pointer) __atomic_load_n((pointer), __ATOMIC_RELAXED)
+#define onstack_store_relaxed(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELAXED)
+#define onstack_add_relaxed(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_RELAXED)
+#define onstack_sub_relaxed(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_RELAXED)
+
+#define onstack_observe(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
+#define onstack_publish(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELEASE)
+
+#define onstack_dekker_load(pointer) __atomic_load_n((pointer), __ATOMIC_SEQ_CST)
+#define onstack_dekker_store(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_SEQ_CST)
+#define onstack_dekker_add(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_SEQ_CST)
+#define onstack_dekker_sub(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_SEQ_CST)
+#define onstack_dekker_cas(pointer, expected, value)                                                                        \
+  __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+
+/* Reference counts: whoever lets go last sees all that the others did with the object. */
+#define onstack_retain(pointer) __atomic_fetch_add((pointer), 1, __ATOMIC_RELAXED)
+#define onstack_release_was_last(pointer) (__atomic_fetch_sub((pointer), 1, __ATOMIC_ACQ_REL) == 1)
+
+#define onstack_exchange(pointer, value) __atomic_exchange_n((pointer), (value), __ATOMIC_ACQ_REL)
+
+/* Strong compare-and-swap; `expected` points to the value and receives what was found. */
+#define onstack_cas(pointer, expected, value)                                                                               \
+  __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+
+/* Full fence: a store before it is visible before a load behind it. */
+#define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+/* The compiler moves nothing across: for a handler on the same thread, which sees the processor's own order anyway. */
+#define onstack_fence_signal() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+/* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
+#define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+/* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
+#define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
+
+/*
+ * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
+ * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
+ *
+ * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
+ *
+ *   writer                                   reader
+ *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
+ *   W2  fence                release         R2  copy the data        relaxed
+ *   W3  write the data       relaxed         R3  fence                acquire
+ *   W4  sequence = next even release         R4  sequence == begun    relaxed
+ *
+ * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
+ * that ended with it.
+ *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
+ *     happened before R2, and R2 reads W's values or later ones.
+ *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
+ *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
+ *     one, not `begun`.
+ * The number comes round after 2^31 changes; no reader is inside for so long.
+ */
+
+#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+typedef struct onstack_seqlock {
+  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
+} onstack_seqlock;
+
+/* R1. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
+  return onstack_observe(&lock->sequence);
+}
+
+/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
+
+/* R3 and R4: whether the copy belongs together. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
+  onstack_fence_observe();
+  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
+}
+
+/* W1 and W2. Returns the number that the change ends with. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
+  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
+  onstack_store_relaxed(&lock->sequence, odd);
+  onstack_fence_publish();
+  return odd + 1;
+}
+
+/* W4. */
+ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
+  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
+}
+
+/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
+   none. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
+  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
+  onstack_seqlock_write_end(lock);
+  return true;
+}
+
+#endif
+
+/* ---- core/sampler/unwind/module_statistics.h ---- */
+/* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
+#ifndef ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
+#define ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
+
+/* ---- core/sampler/unwind/rules.h ---- */
+/*
+ * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
+ * in ordinary threads (sampler/modules/rule_table.c), executed quickly here.
+ *
+ * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
+ * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
+ * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
+ * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
+ * the time off a look-up (tests/bench/tables).
+ *
+ * Tables are immutable once published and are unmapped only after no handler can still be reading them
+ * (sampler/modules/modules.c).
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_H
+
+/* How the canonical frame address (the caller's SP) is found. */
+#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
+#define ONSTACK_CFA_SP 1u       /* SP + offset */
+#define ONSTACK_CFA_FP 2u       /* FP + offset */
+#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset, plus `after` words (x86_64: a realigned stack, without them) */
+#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
+#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
+#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
+/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
+   to use the register for anything */
+#define ONSTACK_CFA_LOST 9u
+
+/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
+   realigning prologues; aarch64: alike) */
+#define ONSTACK_CFA_REGISTER 10u
+
+/* Where a register of the caller is. Anything else than these is not representable: no rule. */
+#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
+#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
+/* otherwise: at CFA + 8 * value */
+
+typedef struct onstack_rule {
+  uint8_t cfa;        /* ONSTACK_CFA_* */
+  uint8_t after;      /* DEREF_SP, DEREF_FP: words; REGISTER: its number */
+  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
+  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
+  int16_t bx;         /* saved RBX */
+  int32_t cfa_offset; /* bytes; for PLT the threshold */
+} onstack_rule;
+
+/* The CFA is some words above a word in memory: as a rule a link to another stack, which that of a coroutine's parent is. */
+static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_rule_is_link(const onstack_rule *rule) {
+  return (rule->cfa == ONSTACK_CFA_DEREF_FP || rule->cfa == ONSTACK_CFA_DEREF_SP) && rule->after != 0;
+}
+
+typedef struct onstack_rule_row {
+  uint16_t offset; /* the low 16 bits */
+  uint16_t rule;
+} onstack_rule_row;
+
+#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
+
+typedef struct onstack_rule_table {
+  uint32_t chunk_count;
+  uint32_t row_count;
+  uint32_t rule_count;
+  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
+  const uint32_t *first_row; /* chunk_count + 1 */
+  const onstack_rule_row *rows;
+  const onstack_rule *rules;
+} onstack_rule_table;
+
+/* What is loaded where. */
+typedef struct onstack_module {
+  uint64_t low; /* executable part of the object */
+  uint64_t high;
+  uint64_t base;                   /* what offsets in the table are relative to */
+  const onstack_rule_table *table; /* NULL: no rules (yet) */
+  uint16_t number;                 /* of its path (sampler/modules/modules.h), from 1 on; 0: not known */
+  uint16_t pending;                /* its rules have not been derived yet */
+  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
+} onstack_module;
+
+#define ONSTACK_MODULES_FIRST 1024u /* entries of the first array; it is doubled when more objects are loaded */
+
+/*
+ * A new state of the map is written into an array that the current state does not use, so a walk has to wait for nothing. An
+ * array that has become too small stays mapped, because a handler may be reading it.
+ */
+typedef struct onstack_module_map {
+  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
+  uint32_t count;
+  uint32_t loads;          /* how often the loader's list was found changed */
+  uint32_t gone;           /* the last sequence number without some that had been there */
+  uint32_t left_out;       /* objects that there was no memory for: an unknown address may be theirs */
+  onstack_module *modules; /* sorted by address, disjoint */
+} onstack_module_map;
+
+ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+typedef enum onstack_modules_status {
+  ONSTACK_MODULE_NONE,
+  ONSTACK_MODULE_HERE,
+  ONSTACK_MODULES_CHANGING, /* not known: the map is being replaced at this moment, or it lacks objects */
+} onstack_modules_status;
+
+/* Finds the module that holds an address; *last as below. Signal-safe. */
+ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
+
+/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/*
+ * Rules of single addresses in modules without a table. Entries are those of the PC cache: they check or are a miss. Their
+ * epoch is the map's `loads`, which changes when objects come or go, and not with each table that is made. Buckets, since two
+ * addresses of one stack must not displace each other for ever. 128 KiB, of which only used pages are in memory.
+ */
+#define ONSTACK_DESCRIBED_BUCKETS 1024u
+#define ONSTACK_DESCRIBED_BUCKET 8u
+
+/* NULL: none is known. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_described_find(uint64_t address);
+
+/* The rule stays for good. The writer of the map. */
+ONSTACK_INTERNAL void onstack_described_put(uint64_t address, const onstack_rule *rule);
+
+/* The rule of an offset in a table; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
+
+#endif
+
+typedef struct onstack_module_statistics_row {
+  uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
+  uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
+} onstack_module_statistics_row;
+
+typedef struct onstack_module_statistics {
+  onstack_module_statistics_row
+      *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
+  uint32_t count;
+  onstack_module last; /* that a frame lay in */
+} onstack_module_statistics;
+
+/* A stack on its way to the sink. */
+typedef struct onstack_walked {
+  uint64_t *frames;
+  uint8_t *unwound_by; /* ONSTACK_BY_* */
+  uint32_t count;
+  onstack_truncation truncation;
+  bool apart; /* its root is the first function on a stack that the program made; an interpreter's frames may go on */
+} onstack_walked;
+
+/* Counts the frames of one stack. Consumer only. */
+ONSTACK_INTERNAL void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack);
+
+ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistics *statistics);
+
+#endif
+
+#define ONSTACK_INTERPRETERS 3u /* providers of a session: those that ship, and the user's */
+
+typedef struct onstack_interpreter {
+  const onstack_frame_provider *provider;
+  uint32_t ready; /* it is there (publish / observe). Where it has gone, 0 again */
+  bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
+  uint32_t loop_count;
+  onstack_loop_code loops[ONSTACK_LOOP_CODES];
+  /* As it was prepared, with these loops; asked now and then, once it is ready. NULL: always, but with its object. */
+  bool (*lives)(const onstack_loop_code *loops, uint32_t count);
+  bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
+} onstack_interpreter;
+
+/* Whether a frame of a native stack is a call of the interpreter's loop. Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER bool
+onstack_interpreter_is_loop(const onstack_interpreter *interpreter, const uint64_t *frames, uint32_t frame) {
+  const uint64_t address = frames[frame] - (frame > 0);
+  for (uint32_t i = 0; i < onstack_load_relaxed(&interpreter->loop_count); i++) {
+    const onstack_loop_code *loop = &interpreter->loops[i];
+    if (address >= onstack_load_relaxed(&loop->low) && address < onstack_load_relaxed(&loop->high)) return true;
+  }
+  return false;
+}
+
+/* What the providers that ship are called with: they tell more than the public structure has room for. */
+typedef struct onstack_frame_place {
+  onstack_frame_memory memory; /* the first: the rest lies behind it */
+  uint64_t place;              /* out: lies in the native frame of the innermost call that the frames tell of; 0: unknown */
+} onstack_frame_place;
+
+/* The providers of a session. */
+typedef struct onstack_interpreter_list {
+  uint32_t count;
+  const onstack_frame_provider *providers[ONSTACK_INTERPRETERS];
+} onstack_interpreter_list;
+
+/* Where the innermost call of the loop that the frames tell of is. */
+typedef enum onstack_interpreted_leaf {
+  ONSTACK_INTERPRETED_LEAF_UNKNOWN,
+  ONSTACK_INTERPRETED_LEAF_IS,     /* it is the leaf */
+  ONSTACK_INTERPRETED_LEAF_IS_NOT, /* it is not, and the leaf is another call of the loop */
+  ONSTACK_INTERPRETED_LEAF_CALLED, /* it is the loop's innermost native frame, which has called others */
+  ONSTACK_INTERPRETED_LEAF_GONE,   /* in none of these: a stack is being switched to (greenlet) */
+} onstack_interpreted_leaf;
+
+/* Stacks are switched in this process: more loops than calls were seen. Relaxed; once 1 it stays so. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_interpreted_switches;
+
+/* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
+typedef struct onstack_interpreted {
+  uint16_t count;
+  uint8_t interpreter; /* whose frames they are */
+  uint8_t cut;         /* there are more */
+  uint8_t named;       /* the frames' functions are their addresses (platform/interpreted.h) */
+  uint8_t leaf;        /* onstack_interpreted_leaf */
+  uint8_t refused;     /* none, for the kernel copies no memory */
+  uint8_t reserved;
+  onstack_interpreted_frame frames[];
+} onstack_interpreted;
+
+#define ONSTACK_ENTRY_INTERPRETED 0x80u /* beside ONSTACK_SAMPLE_*, which no sink sees */
+
+/* Bytes that an entry of `depth` frames needs for it while it is filled. */
+#define ONSTACK_INTERPRETED_BYTES(depth)                                                                                    \
+  ((uint32_t)(sizeof(onstack_interpreted) + (depth) * sizeof(onstack_interpreted_frame)) + ONSTACK_FRAME_SCRATCH)
+
+/* A thread as it was interrupted, and its native frames. */
+typedef struct onstack_interrupted {
+  const onstack_registers *registers;
+  const uint64_t *frames;
+  uint32_t frame_count;
+  bool whole; /* up to the thread's beginning */
+  int32_t tid;
+} onstack_interrupted;
+
+/* Copies the frames of the calling thread, which is `interrupted`, by the first interpreter that has any,
+   `capacity` at most. The room behind them is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
+ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
+                                               const onstack_interrupted *interrupted, uint32_t capacity,
+                                               onstack_interpreted *out);
+
+/* Bytes of what was copied. Signal-safe. */
+static inline __attribute__((always_inline, unused)) uint32_t onstack_interpreted_used(const onstack_interpreted *copied) {
+  return (uint32_t)(sizeof(*copied) + copied->count * sizeof(copied->frames[0]));
+}
+
+/*
+ * The fingerprint of a function is copied with its frames, in the upper bits of their flags: memory is used again, and
+ * milliseconds later another function may lie there. Of functions that have been named, nothing is copied: they are compared
+ * with what they were then (sampler/interpreter/known.h), so that all this costs is the first sample of each.
+ */
+
+/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
+   just been freed. */
+#define ONSTACK_IDENTITY 5
+
+#define ONSTACK_FINGERPRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
+#define ONSTACK_FINGERPRINT_NAMED 0u     /* it had been named when the frame was copied */
+#define ONSTACK_FINGERPRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
+#define ONSTACK_FINGERPRINT_FIRST 2u     /* others are hashes of its identity */
+#define ONSTACK_FINGERPRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
+#define ONSTACK_FINGERPRINT_PLACES 4096u /* a power of two */
+
+/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
+ONSTACK_INTERNAL_DATA uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_fingerprint_place(uint64_t function) {
+  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_FINGERPRINT_PLACES - 1);
+}
+
+/* Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_fingerprint_is_named(uint64_t function) {
+  return onstack_observe(&onstack_fingerprint_named[onstack_fingerprint_place(function)]) == function;
+}
+
+/* From ONSTACK_FINGERPRINT_FIRST on. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
+onstack_fingerprint_of(const uint64_t identity[ONSTACK_IDENTITY]) {
+  uint64_t mixed = 0;
+  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
+    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
+    mixed ^= mixed >> 29;
+  }
+  const uint32_t fingerprint = (uint32_t)(mixed >> 40);
+  return fingerprint < ONSTACK_FINGERPRINT_FIRST ? fingerprint + ONSTACK_FINGERPRINT_FIRST : fingerprint;
+}
+
+/*
+ * Frames of an interpreter lie in pieces of memory that grow upwards, callers below the called. One copy by the kernel takes
+ * many neighbours at once: it costs hardly more than a copy of one.
+ */
+
+#define ONSTACK_WINDOW_FRAME 112u  /* bytes of a frame at most */
+#define ONSTACK_WINDOW_BYTES 7168u /* of Python some 50 frames */
+
+typedef struct onstack_window {
+  const onstack_frame_memory *memory;
+  uint64_t piece;     /* where the newest piece begins; 0: not known */
+  uint64_t low, high; /* what of it is in `bytes` */
+  uint8_t *frame;     /* room for a frame that lies elsewhere: ONSTACK_WINDOW_FRAME */
+  uint8_t *bytes;     /* ONSTACK_WINDOW_BYTES */
+} onstack_window;
+
+/* A word in bytes that were copied; `offset` is a multiple of its size. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_window_word(const uint8_t *bytes,
+                                                                                                  uint32_t offset) {
+  return *(const volatile uint64_t *)(const void *)(bytes + offset);
+}
+
+/* Memory at an aligned, plausible address. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes);
+
+/* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
+ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
+
+/* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
+
+typedef struct onstack_interleave_counters {
+  uint64_t interpreted, cut, unmatched, unnamed;
+} onstack_interleave_counters;
+
+/*
+ * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
+ * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
+ * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known. One that
+ * was switched to (greenlet, gevent, another interpreter of the process) lies upon native frames whose calls are not its own:
+ * where an interpreter tells which call its innermost frames are in, the outer loops stay native.
+ *
+ * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
+ * is made to point there if frames come into it. Consumer only.
+ */
+ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
+                                         onstack_walked *stack, uint64_t *frames, uint32_t capacity,
+                                         onstack_interleave_counters *counters);
+
+/* The frames of interpreted languages that another thread runs, which is blocked. */
+
+/*
+ * Copies and names them, by the first interpreter that has any, `capacity` at most; the room behind them is scratch, as for
+ * onstack_interpreted_copy. `hints`: ONSTACK_INTERPRETERS words that stay with the thread, 0 at first. Named at once: the
+ * function that a thread waited in may be gone when its wait becomes a sample. False: it runs none. Ordinary threads.
+ */
+ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid,
+                                                  uint32_t capacity, uint64_t *hints, onstack_interpreted *out);
+
+#endif
+
+/* ---- core/platform/sys.h ---- */
+/*
+ * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
+ */
+#ifndef ONSTACK_PLATFORM_SYS_H
+#define ONSTACK_PLATFORM_SYS_H
+
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+/* ---- core/platform/sys_x86_64.h ---- */
+/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
+#ifndef ONSTACK_PLATFORM_SYS_X86_64_H
+#define ONSTACK_PLATFORM_SYS_X86_64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
+/* Whether this program runs under valgrind: the instructions change nothing on a processor, and valgrind takes them for the
+   request in rax (valgrind.h, VALGRIND_DO_CLIENT_REQUEST_EXPR). Ordinary threads. */
+static inline __attribute__((unused)) bool onstack_sys_is_valgrind(void) {
+  const uint64_t request[6] = {0x1001}; /* VG_USERREQ__RUNNING_ON_VALGRIND */
+  uint64_t result = 0;
+  __asm__ volatile("rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
+                   : "+d"(result)
+                   : "a"(request)
+                   : "cc", "memory");
+  return result != 0;
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/platform/sys_aarch64.h ---- */
+/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
+#ifndef ONSTACK_PLATFORM_SYS_AARCH64_H
+#define ONSTACK_PLATFORM_SYS_AARCH64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+  return x0;
+}
+
+/* Whether this program runs under valgrind: the instructions change nothing on a processor, and valgrind takes them for the
+   request in x4 (valgrind.h, VALGRIND_DO_CLIENT_REQUEST_EXPR). Ordinary threads. */
+static inline __attribute__((unused)) bool onstack_sys_is_valgrind(void) {
+  const uint64_t request[6] = {0x1001}; /* VG_USERREQ__RUNNING_ON_VALGRIND */
+  register uint64_t x3 __asm__("x3") = 0;
+  register const uint64_t *x4 __asm__("x4") = request;
+  __asm__ volatile("ror x12, x12, #3; ror x12, x12, #13; ror x12, x12, #51; ror x12, x12, #61; orr x10, x10, x10"
+                   : "+r"(x3)
+                   : "r"(x4)
+                   : "cc", "memory");
+  return x3 != 0;
+}
+
+#endif
+
+#else
+#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
+#endif
+
+#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
+ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
+  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
+  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
+  return onstack_sys_call6(number, a, b, c, d, 0, 0);
+}
+
+ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
+ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
+
+/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
+typedef uint64_t onstack_kernel_sigset;
+#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
+
+/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
+#define ONSTACK_FUTEX_WAIT_PRIVATE 128
+#define ONSTACK_FUTEX_WAKE_PRIVATE 129
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
+  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
+}
+
+struct onstack_timespec {
+  int64_t seconds;
+  int64_t nanoseconds;
+};
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
+  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
+ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
+  const struct onstack_timespec pause = {0, nanoseconds};
+  uint32_t nobody_wakes = 0;
+  onstack_sys_futex_wait(&nobody_wakes, 0, &pause);
+}
+
+/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
+struct onstack_kernel_sigevent {
+  uint64_t value;
+  int32_t signal;
+  int32_t notify;
+  int32_t tid;
+  int32_t pad[11];
+};
+struct onstack_kernel_itimerspec {
+  struct onstack_timespec interval;
+  struct onstack_timespec value;
+};
+#define ONSTACK_SIGEV_SIGNAL 0
+#define ONSTACK_SIGEV_THREAD_ID 4
+
+ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
+  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
+}
+/* `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
+                                                 struct onstack_kernel_itimerspec *old) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
+
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
+   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
+   because the child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
+struct onstack_kernel_sigaction {
+  uint64_t handler;
+  uint64_t flags;
+  uint64_t restorer;
+  onstack_kernel_sigset mask;
+};
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
+
+ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
+                                             struct onstack_kernel_sigaction *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+#endif
+
+/* ---- core/sampler/unwind/arch.h ---- */
+/*
+ * The processor whose code is walked, from the file that is named after it. Nothing here needs that processor to run on:
+ * tests walk recorded stacks of another one. Each file defines
+ *
+ *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
+ *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
+ *   onstack_return_entry_begins(code)
+ *                                    is the code at a return address that of an entry that is only returned to?
+ *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
+ *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
+ *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
+ *   ONSTACK_ARCH_SYSCALL_BYTES       bytes of the instruction that makes a system call
+ *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
+ *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
+ *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth
+ *
+ * onstack_call_ends is the last defence against inventing frames: unwind information can be wrong (assembly that moves SP
+ * unsaid), and then the word beside the return address is taken for it. It can only be believed if the code in front of
+ * it is a call.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_ARCH_H
+#define ONSTACK_SAMPLER_UNWIND_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/sampler/unwind/arch_x86_64.h ---- */
+/* sampler/unwind/arch.h for x86_64. */
+#ifndef ONSTACK_SAMPLER_UNWIND_ARCH_X86_64_H
+#define ONSTACK_SAMPLER_UNWIND_ARCH_X86_64_H
+
+#define ONSTACK_ARCH_LINK_REGISTER false
+#define ONSTACK_ARCH_FOLLOWS_BX true
+#define ONSTACK_ARCH_CODE_ALIGN 0u
+#define ONSTACK_ARCH_SYSCALL_BYTES 2u /* syscall */
+
+/* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
+#define ONSTACK_GO_RECORD_BELOW 0u
+#define ONSTACK_FIRST_RECORD_BELOW 0u
+#define ONSTACK_GO_SAVED_G 1u
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) { return address; }
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+/*
+ * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
+ * not matter here). `code` ends at the return address.
+ */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  const uint8_t *end = code + ONSTACK_CALL_BYTES;
+  if (end[-5] == 0xe8) return true;
+  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
+  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
+    return true;
+  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
+    return true;
+  if (end[-4] == 0xff && end[-3] == 0x54) return true;
+  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
+  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
+}
+
+/*
+ * HotSpot's interpreter gives its callees the address of an entry to return to, and no call stands before that. The entry takes
+ * SP from the interpreter's frame first (templateInterpreterGenerator_x86.cpp, generate_return_entry_for): mov rsp, [rbp - 16];
+ * movq [rbp - 16], 0. Since JDK 22: mov rcx, [rbp - 16]; lea rsp, [rbp + rcx * 8].
+ */
+static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
+  return code == 0xf045c748f0658b48u || code == 0xcd648d48f04d8b48u;
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/sampler/unwind/arch_aarch64.h ---- */
+/* sampler/unwind/arch.h for aarch64. */
+#ifndef ONSTACK_SAMPLER_UNWIND_ARCH_AARCH64_H
+#define ONSTACK_SAMPLER_UNWIND_ARCH_AARCH64_H
+
+#define ONSTACK_ARCH_LINK_REGISTER true
+#define ONSTACK_ARCH_FOLLOWS_BX false
+#define ONSTACK_ARCH_CODE_ALIGN 3u
+#define ONSTACK_ARCH_SYSCALL_BYTES 4u /* svc */
+
+/* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
+   record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */
+#define ONSTACK_GO_RECORD_BELOW 8u
+#define ONSTACK_FIRST_RECORD_BELOW 24u
+#define ONSTACK_GO_SAVED_G 0u
+
+/*
+ * A pointer authentication code may stand in the bits above: user addresses have bit 55 clear, so clearing the bits from
+ * 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to programs that ask for them.
+ */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
+  return address & (((uint64_t)1 << 48) - 1);
+}
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
+  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
+}
+
+/* HotSpot's have not been looked at here. */
+static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
+  (void)code;
+  return false;
+}
+
+#endif
+
+#endif
+
+#endif
+
+#include <errno.h>
+
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+
+#define WINDOW_PIECE_MOST ((uint64_t)1 << 24) /* bytes from a piece's beginning that are taken for its own */
+
+ONSTACK_HANDLER bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes) {
+  return !(address & 7) && onstack_address_plausible(address) && memory->read(address, to, bytes);
+}
+
+/* What ends with the frame, and begins with the piece at the earliest. */
+static ONSTACK_HANDLER bool window_move(onstack_window *window, uint64_t end) {
+  const uint64_t low = end - window->piece < ONSTACK_WINDOW_BYTES ? window->piece : end - ONSTACK_WINDOW_BYTES;
+  if (!window->memory->read(low, window->bytes, (uint32_t)(end - low))) return false;
+  window->low = low;
+  window->high = end;
+  return true;
+}
+
+ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size) {
+  const uint64_t end = address + size;
+  if (address & 7 || !onstack_address_plausible(address)) return NULL;
+  const bool inside = address >= window->low && end <= window->high;
+  const bool near = window->piece != 0 && address > window->piece && address - window->piece < WINDOW_PIECE_MOST;
+  if (inside || (near && window_move(window, end))) return window->bytes + (address - window->low);
+  return window->memory->read(address, window->frame, size) ? window->frame : NULL;
+}
+
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_interpreted_switches;
+static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
+
+/* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
+static ONSTACK_HANDLER uint32_t interpreter_read(uint64_t address, void *to, uint32_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
+  const long result = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  if (result < 0 && result != -EFAULT) onstack_store_relaxed(&interpreter_refusals, 1u);
+  return result == (long)bytes;
+}
+
+/* A filter refuses (seccomp, which a thread can have alone). */
+static ONSTACK_HANDLER bool interpreter_is_refused(void) {
+  uint64_t word = 0, copy;
+  return onstack_load_relaxed(&interpreter_refusals) != 0 &&
+         !interpreter_read((uint64_t)(uintptr_t)&word, &copy, sizeof(copy));
+}
+
+/* As the reader `probe` (memory_handler.c): the kernel says whether the page is there, and nobody takes it away
+   from a thread that stands still in our handler. Where a filter answers instead it is copied. */
+static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t *word) {
+  if (address & 7 || !onstack_address_plausible(address)) return false;
+  const long result = onstack_sys_sigprocmask(~0, (const onstack_kernel_sigset *)(uintptr_t)address, NULL);
+  if (result == -EFAULT) return false;
+  if (result != -EINVAL) return interpreter_read(address, word, sizeof(*word));
+  *word = *(const volatile uint64_t *)(uintptr_t)address;
+  return true;
+}
+
+/* The rule of an instruction by which its frame's end is found without the registers of others; NULL: there is none. */
+static ONSTACK_HANDLER const onstack_rule *interpreter_rule(uint64_t address, bool by_fp) {
+  onstack_module module = {.low = 0};
+  const onstack_rule *rule = onstack_rules_find(address, &module);
+  return rule && (rule->cfa == ONSTACK_CFA_SP || (by_fp && rule->cfa == ONSTACK_CFA_FP)) ? rule : NULL;
+}
+
+static ONSTACK_HANDLER uint8_t interpreter_place_leaf(const onstack_registers *registers, uint64_t place) {
+  const onstack_rule *rule = interpreter_rule(registers->pc, true);
+  if (!rule) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const uint64_t base = rule->cfa == ONSTACK_CFA_SP ? registers->sp : registers->fp;
+  return place < base + (uint64_t)(int64_t)rule->cfa_offset ? ONSTACK_INTERPRETED_LEAF_IS : ONSTACK_INTERPRETED_LEAF_IS_NOT;
+}
+
+/* A loop that has called others: its frame begins behind the return address, which is looked for from the leaf on. Where it is
+   passed in a register, it lies anywhere in the callee's frame. */
+static ONSTACK_HANDLER uint8_t interpreter_place_caller(const onstack_registers *registers, uint64_t return_address,
+                                                        uint64_t place, uint64_t *words) {
+  if (ONSTACK_ARCH_LINK_REGISTER) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const onstack_rule *rule = interpreter_rule(return_address - 1, false);
+  const uint64_t bytes = place - registers->sp;
+  if (!rule || bytes > ONSTACK_FRAME_SCRATCH || !interpreter_read(registers->sp, words, (uint32_t)bytes))
+    return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  for (uint64_t i = 0; i < bytes / sizeof(*words); i++) {
+    if (((const volatile uint64_t *)words)[i] != return_address) continue;
+    const uint64_t begins = (i + 1) * sizeof(*words);
+    return bytes < begins + (uint64_t)(int64_t)rule->cfa_offset ? ONSTACK_INTERPRETED_LEAF_CALLED
+                                                                : ONSTACK_INTERPRETED_LEAF_GONE;
+  }
+  return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+}
+
+/* With more calls of the loop on the native stack than the frames tell of, an end that is not seen, or stacks that are
+   switched, a search; otherwise next to nothing. */
+static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_interpreter *interpreter,
+                                                const onstack_interrupted *interrupted, const onstack_interpreted *copied,
+                                                uint64_t place, void *scratch) {
+  uint32_t loops = 0, calls = 0, innermost = 0;
+  if (place < interrupted->registers->sp) return ONSTACK_INTERPRETED_LEAF_GONE;
+  for (uint32_t i = 0; i < copied->count; i++) calls += copied->frames[i].flags & ONSTACK_INTERPRETED_ENTRY;
+  for (uint32_t i = interrupted->frame_count; i-- > 0;) {
+    if (!onstack_interpreter_is_loop(interpreter, interrupted->frames, i)) continue;
+    innermost = i;
+    loops++;
+  }
+  if (loops == 0) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&onstack_interpreted_switches))
+    return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  const uint8_t leaf =
+      innermost == 0 ? interpreter_place_leaf(interrupted->registers, place)
+                     : interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
+  if (loops > calls && !copied->cut && (leaf == ONSTACK_INTERPRETED_LEAF_IS || leaf == ONSTACK_INTERPRETED_LEAF_CALLED))
+    onstack_store_relaxed(&onstack_interpreted_switches, 1u);
+  return leaf;
+}
+
+ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
+                                                    const onstack_interrupted *interrupted, uint32_t capacity,
+                                                    onstack_interpreted *out) {
+  onstack_frame_place place = {{.read = interpreter_read,
+                                .read_own = interpreter_read_own,
+                                .scratch = out->frames + capacity,
+                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                .tid = interrupted->tid},
+                               0};
+  out->count = 0;
+  out->named = 0;
+  out->cut = 0;
+  out->interpreter = 0; /* none may be ready */
+  out->leaf = ONSTACK_INTERPRETED_LEAF_UNKNOWN;
+  for (uint32_t i = 0; i < count && out->count == 0; i++) {
+    if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in sampler/api/interpreters.c */
+    const onstack_frame_provider *provider = interpreters[i].provider;
+    const uint32_t result = provider->copy(provider->data, &place.memory, out->frames, capacity);
+    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
+    out->count = (uint16_t)(frames < capacity ? frames : capacity);
+    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
+    out->interpreter = (uint8_t)i;
+    if (place.place != 0)
+      out->leaf = interpreter_leaf(&interpreters[i], interrupted, out, place.place, place.memory.scratch);
+  }
+  out->refused = out->count == 0 && interpreter_is_refused();
+}
+
+/* ---- core/sampler/interpreter/php_handler.c ---- */
+/* ---- core/sampler/interpreter/php.h ---- */
+/*
+ * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found and named by php.c.
+ *
+ * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
+ */
+#ifndef ONSTACK_SAMPLER_INTERPRETER_PHP_H
+#define ONSTACK_SAMPLER_INTERPRETER_PHP_H
+
+/* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
+typedef struct onstack_php_layout {
+  uint32_t version;          /* ZEND_MODULE_API_NO */
+  uint16_t globals_page;     /* zend_executor_globals: vm_stack, */
+  uint16_t globals_frame;    /* and current_execute_data, behind it */
+  uint16_t function_last;    /* zend_op_array: how many opcodes, */
+  uint16_t function_opcodes; /* and where they are */
+  uint16_t function_file, function_line;
+} onstack_php_layout;
+
+typedef struct onstack_php {
+  uint32_t ready; /* what follows is good, and stays (publish / observe) */
+  const onstack_php_layout *layout;
+  uint64_t loop;           /* execute_ex */
+  uint64_t globals;        /* executor_globals; 0: with thread safety each thread has its own, */
+  uint64_t block_offset;   /* in a block to which a word of its thread-local storage leads, at the thread pointer + this, */
+  uint64_t globals_offset; /* and there */
+} onstack_php;
+
+ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
+
+/* A function's identity; OPCODES: with its type in the top byte. */
+enum { ONSTACK_PHP_NAME, ONSTACK_PHP_SCOPE, ONSTACK_PHP_FILE, ONSTACK_PHP_OPCODES, ONSTACK_PHP_NAME_HASH };
+#define ONSTACK_PHP_FUNCTION_BYTES 184u
+
+/* zend_function's types (Zend/zend_compile.h). */
+#define ONSTACK_PHP_INTERNAL 1u
+#define ONSTACK_PHP_USER 2u
+#define ONSTACK_PHP_EVAL 4u
+
+/* The identity of a function; `bytes`: ONSTACK_PHP_FUNCTION_BYTES of scratch. False: there is none. Signal-safe, if `memory`
+   is. */
+ONSTACK_INTERNAL bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
+                                           uint64_t identity[ONSTACK_IDENTITY]);
+
+/* onstack_frame_provider.copy; `data` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                                           uint32_t capacity);
+
+/* onstack_frame_provider.copy_of: a process without thread safety has the frames of one thread; with it those of other threads
+   are not found. `hint` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                              onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+/* Whether the loops that were told are all the code that is known by now: a compiler may have begun. Any thread. */
+ONSTACK_INTERNAL bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count);
+
+/* onstack_frame_provider.describe; `data` is not used. */
+ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
+#endif
+
+/* ---- core/sampler/unwind/stack_bounds.h ---- */
+/* Where the stacks of a thread lie, as the kernel reported it, and the questions that a walk leaves for housekeeping. */
+#ifndef ONSTACK_SAMPLER_UNWIND_STACK_BOUNDS_H
+#define ONSTACK_SAMPLER_UNWIND_STACK_BOUNDS_H
+
+#define ONSTACK_STACK_RANGES 3u
+
+/* A readable mapping that stacks of the thread lie in. */
+typedef struct onstack_stack_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_stack_range;
+
+typedef struct onstack_stack_bounds {
+  uint64_t requests[2]; /* stack addresses whose bounds no range has: housekeeping looks them up. 0: none */
+  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
+  uint64_t thread_pointer;     /* noted with a request: libc puts it at the top of a thread's stack */
+  onstack_stack_range unknown; /* no mapping was found for a request here: none is made again until housekeeping clears it */
+} onstack_stack_bounds;
+
+/* True if the last request near `address` found no mapping. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address);
+
+/* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address);
+
+/* Nothing is known and nothing is asked. Under the lock of the record that holds them. */
+ONSTACK_INTERNAL void onstack_stack_bounds_clear(onstack_stack_bounds *bounds);
+
+/* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
+
+#define PHP_STEPS 1024u /* frames that are looked at, those of generators without a function too */
+
+/* zend_execute_data, the same in all these versions. */
+#define PHP_FRAME_BYTES 56u
+#define PHP_FRAME_OPCODE 0u
+#define PHP_FRAME_FUNCTION 24u
+#define PHP_FRAME_INFO 40u /* This.u1.type_info, and the number of arguments */
+#define PHP_FRAME_PREVIOUS 48u
+#define PHP_INFO_TOP 0x20000u /* ZEND_CALL_TOP: a call of the loop of its own */
+
+/* zend_function, where the versions agree. */
+#define PHP_FUNCTION_TYPE 0u
+#define PHP_FUNCTION_NAME 8u
+#define PHP_FUNCTION_SCOPE 16u
+#define PHP_INTERNAL_BYTES 24u /* of one in native code, which can be shorter */
+#define PHP_STRING_HASH 8u
+
+#define PHP_GLOBALS_BYTES 24u /* from vm_stack to current_execute_data */
+
+typedef struct php_scratch {
+  uint8_t globals[PHP_GLOBALS_BYTES];
+  uint8_t frame[ONSTACK_WINDOW_FRAME];
+  uint8_t window[ONSTACK_WINDOW_BYTES];
+  uint8_t function[ONSTACK_PHP_FUNCTION_BYTES];
+  uint64_t identity[ONSTACK_IDENTITY];
+} php_scratch;
+_Static_assert(sizeof(php_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
+
+ONSTACK_HANDLER bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
+                                          uint64_t identity[ONSTACK_IDENTITY]) {
+  const onstack_php_layout *layout = onstack_php_found.layout;
+  volatile uint64_t *words = identity;
+  uint64_t hash;
+  const bool whole = onstack_window_read(memory, function, bytes, ONSTACK_PHP_FUNCTION_BYTES);
+  if (!whole && !onstack_window_read(memory, function, bytes, PHP_INTERNAL_BYTES)) return false;
+  const uint64_t type = onstack_window_word(bytes, PHP_FUNCTION_TYPE) & 0xff;
+  if (type != ONSTACK_PHP_INTERNAL && (!whole || (type != ONSTACK_PHP_USER && type != ONSTACK_PHP_EVAL))) return false;
+  words[ONSTACK_PHP_NAME] = onstack_window_word(bytes, PHP_FUNCTION_NAME);
+  words[ONSTACK_PHP_SCOPE] = onstack_window_word(bytes, PHP_FUNCTION_SCOPE);
+  words[ONSTACK_PHP_FILE] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_file);
+  words[ONSTACK_PHP_OPCODES] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_opcodes);
+  words[ONSTACK_PHP_OPCODES] |= type << 56;
+  /* A file's own code has no name. */
+  const bool hashed = words[ONSTACK_PHP_NAME] != 0 &&
+                      onstack_window_read(memory, words[ONSTACK_PHP_NAME] + PHP_STRING_HASH, &hash, sizeof(hash));
+  words[ONSTACK_PHP_NAME_HASH] = hashed ? hash : 0;
+  return true;
+}
+
+/* For the flags of a frame; *left: how many more this sample takes. */
+static ONSTACK_HANDLER uint32_t php_fingerprint(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
+  php_scratch *scratch = memory->scratch;
+  if (onstack_fingerprint_is_named(function)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
+  if (*left == 0 || !onstack_php_identify(memory, function, scratch->function, scratch->identity))
+    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
+  --*left;
+  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
+}
+
+static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t address, onstack_interpreted_frame *frames,
+                                           uint32_t capacity) {
+  uint32_t count = 0, fingerprints = ONSTACK_FINGERPRINTS;
+  for (uint32_t step = 0; address != 0; step++) {
+    const uint8_t *bytes = step < PHP_STEPS ? onstack_window_frame(window, address, PHP_FRAME_BYTES) : NULL;
+    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
+    const uint64_t function = onstack_window_word(bytes, PHP_FRAME_FUNCTION);
+    address = onstack_window_word(bytes, PHP_FRAME_PREVIOUS);
+    if (function == 0) continue; /* between a generator and who resumes it */
+    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
+    /* The lower half of the opcode's address: the other one is that of the function's opcodes. */
+    frames[count].function = function;
+    frames[count].position = (uint32_t)onstack_window_word(bytes, PHP_FRAME_OPCODE);
+    frames[count].flags = onstack_window_word(bytes, PHP_FRAME_INFO) & PHP_INFO_TOP ? ONSTACK_INTERPRETED_ENTRY : 0;
+    frames[count].flags |= php_fingerprint(window->memory, function, &fingerprints);
+    count++;
+  }
+  return count;
+}
+
+static ONSTACK_HANDLER uint32_t php_copy(const onstack_frame_memory *memory, uint64_t globals,
+                                         onstack_interpreted_frame *frames, uint32_t capacity) {
+  const onstack_php_layout *layout = onstack_php_found.layout;
+  php_scratch *scratch = memory->scratch;
+  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
+  const uint32_t offset = (uint32_t)(layout->globals_frame - layout->globals_page);
+  if (!onstack_window_read(memory, globals + layout->globals_page, scratch->globals, PHP_GLOBALS_BYTES)) return 0;
+  window.piece = onstack_window_word(scratch->globals, 0);
+  return php_follow(&window, onstack_window_word(scratch->globals, offset), frames, capacity);
+}
+
+ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                                          uint32_t capacity) {
+  (void)data;
+  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in sampler/interpreter/php.c */
+  const onstack_php *php = &onstack_php_found;
+  uint64_t block;
+  if (php->globals != 0) return php_copy(memory, php->globals, frames, capacity);
+  /* A thread that never ran PHP has no block. */
+  if (!memory->read_own(onstack_thread_pointer() + php->block_offset, &block) || block == 0) return 0;
+  return php_copy(memory, block + php->globals_offset, frames, capacity);
+}
+
+uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                             onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)hint;
+  const bool has_one = onstack_observe(&onstack_php_found.ready) && onstack_php_found.globals != 0;
+  return has_one ? onstack_php_copy(data, memory, frames, capacity) : 0;
+}
+
+/* ---- core/sampler/interpreter/python_handler.c ---- */
+/* ---- core/sampler/interpreter/python.h ---- */
+/*
+ * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
+ * sampler/interpreter/python.c, named by sampler/interpreter/python.c.
+ *
+ * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
+ * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
+ * 3.11 on a _PyInterpreterFrame in a chunk of memory of the thread, where several belong to one call of the loop
+ * (Include/internal/pycore_frame.h).
+ */
+#ifndef ONSTACK_SAMPLER_INTERPRETER_PYTHON_H
+#define ONSTACK_SAMPLER_INTERPRETER_PYTHON_H
+
+/* Where a frame says that native code called it. */
+typedef enum onstack_python_entry {
+  ONSTACK_PYTHON_EACH,     /* every frame is one: up to 3.10 */
+  ONSTACK_PYTHON_FLAG,     /* is_entry: 3.11 */
+  ONSTACK_PYTHON_SENTINEL, /* its caller is a frame on the native stack, which is none of the language: from 3.12 on */
+} onstack_python_entry;
+
+/* Offsets in bytes, of one version (tests/interpreters/python_layouts.c compares them with its headers). */
+typedef struct onstack_python_layout {
+  uint16_t version; /* 0x030b */
+  onstack_python_entry entry;
+  uint16_t runtime_key;         /* _PyRuntimeState: autoTSSkey */
+  uint16_t runtime_interpreter; /* interpreters.head */
+  uint16_t interpreter_next;    /* PyInterpreterState */
+  uint16_t interpreter_threads; /* threads.head */
+  uint16_t thread_next;         /* PyThreadState */
+  uint16_t thread_native;       /* native_thread_id; 0: it does not say */
+  uint16_t thread_interpreter;
+  uint16_t thread_id;
+  uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
+  uint16_t thread_place;              /* 3.10: cframe, which lies in the loop's native frame; 0: another word does */
+  uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
+  uint16_t cframe_previous;           /* with ONSTACK_PYTHON_FLAG */
+  uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
+  uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
+  uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
+  uint16_t frame_function;    /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
+  uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
+  uint16_t code_name, code_file, code_line, code_table;
+  uint16_t code_version; /* another one for each code object; 0: there is none */
+  uint16_t string_data;  /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
+  uint16_t string_wide;
+} onstack_python_layout;
+
+#define ONSTACK_PYTHON_NO_CFRAME UINT16_MAX
+#define ONSTACK_PYTHON_ON_C_STACK 3u /* frame_entry's value there */
+
+/* An interpreter from its beginning to its end; another one may be loaded later, elsewhere and of another version. */
+typedef struct onstack_python {
+  const onstack_python_layout *layout;
+  uint64_t runtime, code_type, string_type, none; /* of _PyRuntime, PyCode_Type, PyUnicode_Type, None */
+  /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
+     there points to, at `key_index`. */
+  int64_t key_offset;
+  uint64_t key_index;
+  bool key_indirect;
+  uint32_t key;
+  uint32_t loop_count;
+  onstack_loop_code loops[ONSTACK_LOOP_CODES];
+} onstack_python;
+
+/* The one that there is, or was; what it points to never changes (publish / observe). NULL: none yet. */
+ONSTACK_INTERNAL_DATA const onstack_python *onstack_python_found;
+
+/* A code object's identity; FIRST_LINE: with its version in the upper half. */
+enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_PYTHON_FIRST_LINE, ONSTACK_PYTHON_NAME_HASH };
+#define ONSTACK_PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
+
+/* The identity of a code object; `bytes`: ONSTACK_PYTHON_CODE_BYTES of scratch. False: there is none. Signal-safe, if
+   `memory` is. */
+ONSTACK_INTERNAL bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory,
+                                              uint64_t code, uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]);
+
+/* onstack_frame_provider.copy; `data` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
+                                              onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.copy_of, from 3.11 on. `hint`: the thread's state. */
+ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                                 onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
+   ordinary threads. `loops` are not used. */
+ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
+
+/* onstack_frame_provider.describe; `data` is not used. */
+ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
+/* Whether the frames that are copied are those of a thread's innermost calls of the loop: up to 3.11 a thread that runs a
+   subinterpreter shows the main one's. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_python_is_innermost(void);
+
+/* Tables of line numbers in CPython's code objects. Bytes of anybody's: nothing in them is believed. */
+
+/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. */
+ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line,
+                                              uint32_t position);
+
+#endif
+
+/* ---- core/platform/context.h ---- */
+/*
+ * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
+ * instructions of which the handler's own entry is made. (What is known of code that is walked: sampler/unwind/arch.h.)
+ * Each file defines
+ *
+ *   onstack_registers_from(out, context)    ucontext -> neutral registers
+ *   onstack_registers_pc(context)           the interrupted PC alone
+ *   onstack_registers_free_below(context)   the interrupted stack is free below this address
+ *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
+ *                                           begin again by itself (signal(7))
+ *   onstack_registers_first_context(context)
+ *                                           of code that is at the first instruction of a signal handler: the context that
+ *                                           it was given, if it lies where the kernel puts it; NULL: it does not
+ *   onstack_arch_thread_pointer()
+ *   ONSTACK_ARCH_SELF_IS_POINTER            1: the thread pointer is pthread_self()
+ *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
+ *                                           onstack_handler_entry. In .irp, with \number
+ *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
+ *                                           on the stack that ends at sp
+ *
+ * No other file knows the ucontext's layout.
+ */
+#ifndef ONSTACK_PLATFORM_CONTEXT_H
+#define ONSTACK_PLATFORM_CONTEXT_H
+
+#if defined(__x86_64__)
+/* ---- core/platform/context_x86_64.h ---- */
+/* platform/context.h for x86_64. */
+#ifndef ONSTACK_PLATFORM_CONTEXT_X86_64_H
+#define ONSTACK_PLATFORM_CONTEXT_X86_64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
+  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
+  out->lr = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+}
+
+/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
+}
+
+/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
+  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+/* pthread_self() of both libcs: their struct begins there. */
+#define ONSTACK_ARCH_SELF_IS_POINTER 1
+
+/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value = 0;
+  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
+  return value;
+}
+
+/* From the thread pointer to the address of the DTV (sysdeps/x86_64/nptl/tls.h; musl's struct pthread). */
+#define ONSTACK_ARCH_DTV_GLIBC 8
+#define ONSTACK_ARCH_DTV_MUSL 8
+
+#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
+  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
+  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
+  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/platform/context_aarch64.h ---- */
+/* platform/context.h for aarch64. */
+#ifndef ONSTACK_PLATFORM_CONTEXT_AARCH64_H
+#define ONSTACK_PLATFORM_CONTEXT_AARCH64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = context->uc_mcontext.pc;
+  out->sp = context->uc_mcontext.sp;
+  out->fp = context->uc_mcontext.regs[29];
+  out->lr = context->uc_mcontext.regs[30];
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return context->uc_mcontext.pc;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return context->uc_mcontext.sp;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
+}
+
+/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = context->uc_mcontext.regs[2];
+  const uint64_t place = context->uc_mcontext.sp + 128;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+/* pthread_self() lies below it by the size of libc's own struct. */
+#define ONSTACK_ARCH_SELF_IS_POINTER 0
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value;
+  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
+  return value;
+}
+
+/* From the thread pointer to the address of the DTV (sysdeps/aarch64/nptl/tls.h; musl's struct pthread ends there). */
+#define ONSTACK_ARCH_DTV_GLIBC 0
+#define ONSTACK_ARCH_DTV_MUSL (-8)
+
+/* bti c first */
+#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
+  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
+  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
+  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
+
+#endif
+
+#endif
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
+
+#define PYTHON_STEPS 1024u       /* frames that are looked at, those that are none of the language too */
+#define PYTHON_THREAD_BYTES 320u /* at most, of a layout's thread_bytes */
+#define PYTHON_STATE_MOST 4096u  /* bytes of a PyThreadState, with what lies in it */
+#define PYTHON_POSITION_MAX (1u << 28)
+#define PYTHON_STRING_LENGTH 16u /* PyASCIIObject.length */
+#define PYTHON_STRING_STATE 16u  /* PyASCIIObject.state, from there on: bit 6 is `ascii` */
+#define PYTHON_NAME_BYTES 144u   /* of a name, from there on, as far as it tells names apart */
+
+/* In the scratch memory. */
+typedef struct python_scratch {
+  uint8_t thread[PYTHON_THREAD_BYTES];
+  uint8_t frame[ONSTACK_WINDOW_FRAME];
+  uint8_t window[ONSTACK_WINDOW_BYTES];
+  uint8_t code[ONSTACK_PYTHON_CODE_BYTES];
+  uint64_t identity[ONSTACK_IDENTITY];
+} python_scratch;
+_Static_assert(sizeof(python_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
+
+/* The value of the interpreter's pthread key; 0: this is no thread of Python's. */
+static ONSTACK_HANDLER uint64_t python_thread(const onstack_python *python, const onstack_frame_memory *memory,
+                                              uint64_t *self) {
+  uint64_t place, value;
+  *self = onstack_thread_pointer(); /* 0 on a thread of a raw clone: no address then */
+  place = *self + (uint64_t)python->key_offset;
+  if (python->key_indirect) {
+    if (!memory->read_own(place, &place)) return 0;
+    place += 8 * python->key_index;
+  }
+  return memory->read_own(place, &value) ? value : 0;
+}
+
+/* The state at `thread`. False: there is none. */
+static ONSTACK_HANDLER bool python_read_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                              uint64_t thread, uint8_t *state) {
+  return thread != 0 && onstack_window_read(memory, thread, state, layout->thread_bytes) &&
+         onstack_window_word(state, layout->thread_interpreter) != 0;
+}
+
+/* The calling thread's; 0: it has none. That it is this thread's is proven where that can be had. */
+static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python *python, const onstack_frame_memory *memory,
+                                                 uint8_t *state) {
+  const onstack_python_layout *layout = python->layout;
+  uint64_t self;
+  const uint64_t thread = python_thread(python, memory, &self);
+  if (!python_read_state(layout, memory, thread, state)) return 0;
+  return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
+}
+
+/* Of what a provider that ships was called with (sampler/interpreter/interpreter.h). */
+static ONSTACK_HANDLER void python_set_place(const onstack_frame_memory *memory, uint64_t place) {
+  ((onstack_frame_place *)(uintptr_t)memory)->place = place;
+}
+
+/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. *outer: the frame that called the
+   innermost call of the loop; 0: not known, or not asked for. */
+static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint64_t thread, const uint8_t *state, uint64_t *chunk, uint64_t *outer) {
+  uint64_t frame = onstack_window_word(state, layout->thread_frame);
+  *outer = 0;
+  if (layout->thread_place) python_set_place(memory, onstack_window_word(state, layout->thread_place));
+  *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
+  if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
+  if (frame - thread < PYTHON_STATE_MOST) return 0; /* the one in the state itself: no loop runs */
+  if (layout->entry == ONSTACK_PYTHON_FLAG) python_set_place(memory, frame);
+  /* A loop that begins has not written it yet: what lies there may lead anywhere. */
+  if (layout->entry == ONSTACK_PYTHON_FLAG && !(memory->read_own(frame + layout->cframe_previous, outer) &&
+                                                memory->read(*outer + layout->cframe_frame, outer, sizeof(*outer))))
+    *outer = 0;
+  return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
+}
+
+static ONSTACK_HANDLER uint32_t python_half(const uint8_t *bytes, uint32_t offset) {
+  return *(const volatile uint32_t *)(const void *)(bytes + offset);
+}
+
+/* Not by its own hash, which most names have, and others get when somebody asks. `bytes`: ONSTACK_PYTHON_CODE_BYTES. */
+static ONSTACK_HANDLER uint64_t python_name_hash(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint64_t name, uint8_t *bytes) {
+  const uint64_t from = name + PYTHON_STRING_LENGTH;
+  uint32_t size = PYTHON_NAME_BYTES; /* the name may end with its page */
+  if (!onstack_window_read(memory, from, bytes, size) && !onstack_window_read(memory, from, bytes, size = 8)) return 0;
+  const uint64_t length = onstack_window_word(bytes, 0);
+  uint64_t hash = length;
+  /* Between them others keep what the name is in UTF-8, once somebody asks. */
+  const bool ascii = size > PYTHON_STRING_STATE && bytes[PYTHON_STRING_STATE] >> 6 & 1;
+  const uint32_t begin = (ascii ? layout->string_data : layout->string_wide) - PYTHON_STRING_LENGTH;
+  for (uint32_t i = begin; i < size && i - begin < length; i++)
+    hash = (hash ^ ((const volatile uint8_t *)bytes)[i]) * 0x100000001b3u; /* FNV-1a */
+  return hash;
+}
+
+ONSTACK_HANDLER bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory, uint64_t code,
+                                             uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]) {
+  const onstack_python_layout *layout = python->layout;
+  volatile uint64_t *words = identity;
+  if (!onstack_window_read(memory, code, bytes, layout->code_table + (uint32_t)sizeof(uint64_t))) return false;
+  if (onstack_window_word(bytes, 8) != python->code_type) return false; /* PyObject.ob_type */
+  words[ONSTACK_PYTHON_NAME] = onstack_window_word(bytes, layout->code_name);
+  words[ONSTACK_PYTHON_FILE] = onstack_window_word(bytes, layout->code_file);
+  words[ONSTACK_PYTHON_LINES] = onstack_window_word(bytes, layout->code_table);
+  words[ONSTACK_PYTHON_FIRST_LINE] = python_half(bytes, layout->code_line);
+  if (layout->code_version) words[ONSTACK_PYTHON_FIRST_LINE] |= (uint64_t)python_half(bytes, layout->code_version) << 32;
+  words[ONSTACK_PYTHON_NAME_HASH] = python_name_hash(layout, memory, words[ONSTACK_PYTHON_NAME], bytes);
+  return true;
+}
+
+/* For the flags of a frame; *left: how many more this sample takes. */
+static ONSTACK_HANDLER uint32_t python_fingerprint(const onstack_python *python, const onstack_frame_memory *memory,
+                                                   uint64_t code, uint32_t *left) {
+  python_scratch *scratch = memory->scratch;
+  if (onstack_fingerprint_is_named(code)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
+  if (*left == 0 || !onstack_python_identify(python, memory, code, scratch->code, scratch->identity))
+    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
+  --*left;
+  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
+}
+
+static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_python_layout *layout, const uint8_t *bytes,
+                                                             uint64_t code) {
+  onstack_interpreted_frame frame = {.function = code};
+  if (layout->code_instructions == 0) {
+    frame.position = (uint32_t)onstack_window_word(bytes, layout->frame_instruction); /* f_lasti, an int */
+  } else {
+    const uint64_t offset = onstack_window_word(bytes, layout->frame_instruction) - (code + layout->code_instructions);
+    frame.position = offset < PYTHON_POSITION_MAX ? (uint32_t)offset : 0;
+  }
+  return frame;
+}
+
+/* The loop sets a frame's flag some instructions behind what leads here to the frame: so who calls it tells as well. */
+static ONSTACK_HANDLER uint32_t python_follow(const onstack_python *python, onstack_window *window, uint64_t address,
+                                              uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
+  uint32_t count = 0;
+  const onstack_python_layout *layout = python->layout;
+  uint32_t fingerprints = ONSTACK_FINGERPRINTS;
+  bool placed = false;
+  for (uint32_t step = 0; address != 0; step++) {
+    const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
+    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
+    const uint64_t code = onstack_window_word(bytes, layout->frame_code);
+    const uint8_t entry = *(const volatile uint8_t *)(bytes + layout->frame_entry);
+    const bool sentinel = layout->entry == ONSTACK_PYTHON_SENTINEL && entry == ONSTACK_PYTHON_ON_C_STACK;
+    if (sentinel && !placed) python_set_place(window->memory, address);
+    placed |= sentinel;
+    address = onstack_window_word(bytes, layout->frame_previous);
+    if (sentinel && count > 0 && !(frames[count - 1].flags & ONSTACK_INTERPRETED_ENTRY)) {
+      frames[count - 1].flags |= ONSTACK_INTERPRETED_ENTRY;
+      continue;
+    }
+    if (layout->frame_function && !sentinel && onstack_window_word(bytes, layout->frame_function) == python->none) continue;
+    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
+    frames[count] = python_make(layout, bytes, code);
+    if (sentinel) /* a call of the loop that has just begun or is about to return */
+      frames[count].flags = ONSTACK_INTERPRETED_ENTRY | ONSTACK_INTERPRETED_EMPTY;
+    else if (layout->entry == ONSTACK_PYTHON_EACH ||
+             (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
+      frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
+    if (!sentinel) frames[count].flags |= python_fingerprint(python, window->memory, code, &fingerprints);
+    count++;
+  }
+  return count;
+}
+
+static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python *python, const onstack_frame_memory *memory,
+                                                  uint64_t thread, onstack_interpreted_frame *frames, uint32_t capacity) {
+  python_scratch *scratch = memory->scratch;
+  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
+  uint64_t outer;
+  const uint64_t innermost = python_innermost(python->layout, memory, thread, scratch->thread, &window.piece, &outer);
+  return innermost == 0 ? 0 : python_follow(python, &window, innermost, outer, frames, capacity);
+}
+
+ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
+                                             onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)data;
+  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with sampler/interpreter/python.c */
+  if (!python) return 0;
+  python_scratch *scratch = memory->scratch;
+  const uint64_t thread = python_own_state(python, memory, scratch->thread);
+  return thread == 0 ? 0 : python_copy_state(python, memory, thread, frames, capacity);
+}
+
+/* ---- another thread, which is blocked; ordinary context ---- */
+
+static bool python_is_of(const onstack_python_layout *layout, const onstack_frame_memory *memory, uint64_t thread,
+                         uint8_t *state) {
+  return python_read_state(layout, memory, thread, state) &&
+         onstack_window_word(state, layout->thread_native) == (uint64_t)memory->tid;
+}
+
+static uint64_t python_next(const onstack_frame_memory *memory, uint64_t address) {
+  uint64_t next;
+  return onstack_window_read(memory, address, &next, sizeof(next)) ? next : 0;
+}
+
+/* The lists change under the reader: a thread that is missed now is found by another look. */
+static uint64_t python_state_of(const onstack_python *python, const onstack_frame_memory *memory, uint8_t *state) {
+  const onstack_python_layout *layout = python->layout;
+  uint64_t interpreter = python_next(memory, python->runtime + layout->runtime_interpreter);
+  for (uint32_t step = 0; interpreter != 0 && step < PYTHON_STEPS; step++) {
+    uint64_t thread = python_next(memory, interpreter + layout->interpreter_threads);
+    for (; thread != 0 && step < PYTHON_STEPS; step++, thread = python_next(memory, thread + layout->thread_next))
+      if (python_is_of(layout, memory, thread, state)) return thread;
+    interpreter = python_next(memory, interpreter + layout->interpreter_next);
+  }
+  return 0;
+}
+
+uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)data;
+  const onstack_python *python = onstack_observe(&onstack_python_found);
+  if (!python) return 0;
+  const onstack_python_layout *layout = python->layout;
+  python_scratch *scratch = memory->scratch;
+  if (layout->thread_native == 0) return 0;
+  if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(python, memory, scratch->thread);
+  return *hint == 0 ? 0 : python_copy_state(python, memory, *hint, frames, capacity);
+}
+
+/* ---- core/sampler/labels/labels_handler.c ---- */
+/* ---- core/sampler/labels/labels.h ---- */
+/*
+ * The labels that the application has given to threads, by thread id.
+ *
+ * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
+ * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
+ * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
+ * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
+ * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
+ * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
+ *
+ * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
+ * ids, no tombstones, nothing is ever moved.
+ */
+#ifndef ONSTACK_SAMPLER_LABELS_LABELS_H
+#define ONSTACK_SAMPLER_LABELS_LABELS_H
+
+/* ---- core/platform/label_set.h ---- */
+/* A set of labels as the handler copies it. Never changed once others can see it; whoever lets it go last frees it. */
+#ifndef ONSTACK_PLATFORM_LABEL_SET_H
+#define ONSTACK_PLATFORM_LABEL_SET_H
+
+struct onstack_labels {
+  uint64_t references;
+  uint32_t bytes; /* of `text` */
+  bool cut;       /* some of an outer set had no room */
+  char text[];    /* "key\0value\0key\0value\0" */
+};
+
+/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors:
+   OPTIONS (the key), -ENOMEM. */
+ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
+
+#endif
+
+/* ---- core/sampler/unwind/code_map.h ---- */
+/*
+ * What the walkers know about the process's code, for the whole copy of the library:
+ *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
+ *   - the Go functions at which stacks are switched.
+ * Written in ordinary threads (code_map_update.c), read in the handler without locks. Static memory, never freed.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
+#define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
+
+typedef struct onstack_code_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_code_range;
+
+#define ONSTACK_CODE_RANGES 2048u
+
+/* How a walk goes on behind an address in a Go function that is not like the others. */
+#define ONSTACK_GO_PLAIN 0u      /* it is */
+#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
+#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
+#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
+#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
+#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
+#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
+#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (sampler/unwind/go_stack.h) */
+#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
+#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
+#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
+
+#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
+#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
+
+/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
+typedef struct onstack_go_functions {
+  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
+  const uint8_t *functions; /* records (_func) */
+  const uint8_t *pctab;
+  const uint8_t *end; /* of all of it */
+  uint64_t text;
+  uint32_t count;
+  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
+} onstack_go_functions;
+
+typedef struct onstack_go_special {
+  onstack_code_range body;
+  uint32_t kind;      /* ONSTACK_GO_* */
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
+                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
+} onstack_go_special;
+
+/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+typedef struct onstack_go_layout {
+  uint64_t tls_g; /* from the thread pointer: the current g */
+  uint32_t g_m;
+  uint32_t sched_sp; /* g.sched */
+  uint32_t sched_pc;
+  uint32_t sched_lr; /* arm64 only, else 0 */
+  uint32_t m_curg;
+  uint32_t g_labels; /* set by the host, see sampler/labels/labels.h; 0: not known */
+  bool known;
+} onstack_go_layout;
+
+typedef struct onstack_go_runtime {
+  onstack_code_range text; /* high 0: the entry describes nothing (sampler/modules/go_runtime.c) */
+  onstack_go_functions functions;
+  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
+  uint32_t special_count;
+  uint32_t reserved;
+  onstack_go_layout layout;
+  onstack_go_special specials[ONSTACK_GO_SPECIALS];
+} onstack_go_runtime;
+
+typedef struct onstack_code_map {
+  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
+  uint32_t count;
+  uint32_t stale;    /* a walk met a return address that no range holds: look again */
+  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
+  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
+  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
+  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
+} onstack_code_map;
+
+ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
+
+/*
+ * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
+ * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted, and
+ * *last does not hold it. Signal-safe.
+ */
+ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
+/* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_is_known(uint64_t address, onstack_code_range *last);
+
+/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
+
+/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
+
+/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
+
+#endif
+
+#define ONSTACK_LABEL_THREADS 16384u
+#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
+
+/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
+   neighbours swap at the same time: each has a cache line. */
+#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
+typedef struct onstack_label_entry {
+  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
+} onstack_label_entry;
+
+/* The entry of a thread, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
+
+/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
+
+/* Gives an entry back; the sets are the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
+
+/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
+   are out of use for good. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
+
+/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
+   thread. */
+ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
+
+/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
+
+/*
+ * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
+ *
+ * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
+ * that goroutine stands still in our handler. What it points to is never changed after it was made
+ * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
+ * on the same. A drain that came later could not: the collector may have run in between.
+ *
+ * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
+ * its own (goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
+ * wrong layout, or a system without that copy, gives no labels rather than a fault.
+ */
+
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
+/*
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                    uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+/*
+ * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
+ * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
+ *
+ * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
+ * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
+ * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
+ * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
+ * valid record behind it.
+ */
+
+/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
+typedef uint64_t onstack_span_place;
+
+#define ONSTACK_SPAN_OFFSET_BITS 40
+#define ONSTACK_SPAN_MODULE_BITS 20
+
+/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
+typedef struct onstack_span_layout {
+  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
+  int32_t count;  /* where it has the number of its entries, in bytes from it */
+  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
+} onstack_span_layout;
+#define ONSTACK_SPAN_LAYOUTS 2u
+
+ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
+
+/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
+#define ONSTACK_SPAN_BYTES 67u
+
+/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
+
+/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
+
+#endif
+
+/* ---- core/sampler/unwind/memory.h ---- */
+/*
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
+ *           just written to (walk.h); everything else by `copy`. Where that is refused, everything else is unreadable.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_MEMORY_H
+#define ONSTACK_SAMPLER_UNWIND_MEMORY_H
+
+struct onstack_memory;
+
+typedef struct onstack_reader {
+  const char *name;
+  /* True if it reads `good` (a readable page, with another below it) and refuses `bad` (PROT_NONE, right above). Start only. */
+  bool (*self_test)(const void *good, const void *bad);
+  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
+  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
+} onstack_reader;
+
+/* One walk's view of memory; lives on the signal stack. */
+typedef struct onstack_memory {
+  const onstack_reader *reader;
+  onstack_stack_bounds *bounds; /* asked for those that are missing; NULL: nobody is */
+  bool asked;                   /* bounds were asked for: wake housekeeping */
+  bool elsewhere;               /* not the calling thread's stack: its thread pointer leads to another goroutine */
+  bool copy_works;
+  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
+  uint64_t high;
+  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
+  uint64_t page_high;
+  uint64_t before[2]; /* the same before that, the latest first, as probe_pack packs them: calls across
+                         languages go to other stacks and back, by way of a goroutine's g */
+  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
+} onstack_memory;
+
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
+
+/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
+ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* The known bounds that an address lies in; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address);
+
+/* Where the main thread's stack ends, but for the program's strings; 0: not known. Written at start. */
+ONSTACK_INTERNAL_DATA uint64_t onstack_memory_main_end;
+
+/* Where the calling thread's stack ends if it is one that libc or the kernel made, and holds `sp`; 0: it does not seem to.
+   Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_memory_stack_end(uint64_t sp);
+
+/* Two words by process_vm_readv. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
+
+/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
+
+#endif
+
+#define LABEL_BUCKET 16u
+#define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */
+
+#define LABEL_OUT_OF_USE UINT32_MAX /* no thread has that id */
+
+static uint32_t label_tids[ONSTACK_LABEL_THREADS]; /* 0: free */
+static onstack_label_entry label_entries[ONSTACK_LABEL_THREADS];
+static uint32_t label_threads; /* entries in use: programs without labels pay one load a sample */
+
+static ONSTACK_HANDLER uint32_t label_home(uint32_t tid) {
+  return tid / LABEL_BUCKET % (ONSTACK_LABEL_THREADS / LABEL_BUCKET) * LABEL_BUCKET;
+}
+
+ONSTACK_HANDLER onstack_label_entry *onstack_label_entry_find(uint32_t tid) {
+  uint32_t home = label_home(tid);
+  if (onstack_load_relaxed(&label_threads) == 0) return NULL;
+  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
+    if (onstack_observe(&label_tids[index]) == tid) return &label_entries[index];
+  }
+  return NULL;
+}
+
+onstack_label_entry *onstack_label_entry_claim(uint32_t tid) {
+  uint32_t home = label_home(tid);
+  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
+    uint32_t expected = 0;
+    if (onstack_load_relaxed(&label_tids[index]) != 0 || !onstack_cas(&label_tids[index], &expected, tid)) continue;
+    onstack_add_relaxed(&label_threads, 1u);
+    return &label_entries[index];
+  }
+  return NULL;
+}
+
+static void label_entry_empty(onstack_label_entry *entry) {
+  for (uint32_t place = 0; place < ONSTACK_COUNT_OF(entry->sets); place++)
+    onstack_publish(&entry->sets[place], (const onstack_labels *)0);
+}
+
+void onstack_label_entry_release(onstack_label_entry *entry) {
+  label_entry_empty(entry);
+  onstack_publish(&label_tids[entry - label_entries], 0u);
+  onstack_sub_relaxed(&label_threads, 1u);
+}
+
+/* Sets are left where they are: nothing may be freed here. */
+void onstack_label_entries_after_fork(bool free) {
+  if (label_threads == 0) return;
+  label_threads = 0;
+  for (uint32_t i = 0; i < ONSTACK_LABEL_THREADS; i++) {
+    if (label_tids[i] == 0) continue;
+    if (free) label_entry_empty(&label_entries[i]);
+    label_tids[i] = free ? 0 : LABEL_OUT_OF_USE;
+  }
+}
+
+/* Bytes of the pair that begins at `at`, both NULs included. */
+static ONSTACK_HANDLER uint32_t label_pair(const onstack_labels *set, uint32_t at) {
+  uint32_t bytes = 0;
+  for (uint32_t nuls = 0; nuls < 2 && at + bytes < set->bytes; bytes++) nuls += set->text[at + bytes] == 0;
+  return bytes;
+}
+
+static ONSTACK_HANDLER void label_copy(const char *from, char *out, uint32_t bytes) {
+  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = from[i]; /* volatile: no call of memcpy */
+}
+
+ONSTACK_HANDLER uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
+  uint32_t used = 0, cut = set->cut ? ONSTACK_LABELS_CUT : 0;
+  for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
+    pair = used == 0 && set->bytes <= bytes ? set->bytes : label_pair(set, at); /* most sets fit as a whole */
+    if (pair > bytes - used) {
+      cut = ONSTACK_LABELS_CUT;
+      continue;
+    }
+    label_copy(set->text + at, out + used, pair);
+    used += pair;
+  }
+  return used | cut;
+}
+
+ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
+  const onstack_label_entry *entry = onstack_label_entry_find(tid);
+  uint32_t used = 0, cut = 0;
+  for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
+    const onstack_labels *set = onstack_observe(&entry->sets[place]); /* pairs with the publish in thread_labels.c */
+    const uint32_t result = set ? onstack_label_set_copy(set, out + used, bytes - used) : 0;
+    used += result & ~ONSTACK_LABELS_CUT;
+    cut |= result & ONSTACK_LABELS_CUT;
+  }
+  return used | cut;
+}
+
+#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
+
+/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
+typedef struct go_slice {
+  uint64_t data, length, capacity;
+} go_slice;
+
+typedef struct go_text {
+  uint64_t data, length;
+} go_text;
+
+typedef struct go_label {
+  go_text key, value;
+} go_label;
+
+static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
+  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, goroutine;
+  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
+  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
+  return goroutine;
+}
+
+static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
+  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
+}
+
+/* A NUL inside would end the string for our readers. */
+static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
+  for (uint64_t i = 0; i < length; i++)
+    if (bytes[i] == 0) return true;
+  return false;
+}
+
+/* Returns the bytes taken, 0: it does not fit or cannot be read. */
+static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
+  const go_text *key = &label->key, *value = &label->value;
+  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
+  uint64_t bytes = key->length + value->length;
+  if (bytes + 2 > room) return 0;
+  uint8_t *second = out + key->length + 1;
+  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
+  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
+  uint32_t parts = value->length > 0 ? 2 : 1;
+  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
+  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
+  second[-1] = second[value->length] = 0;
+  return (uint32_t)bytes + 2;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                   uint32_t bytes) {
+  uint64_t goroutine, set;
+  go_slice list;
+  uint32_t used = 0, cut = 0;
+  if ((goroutine = onstack_go_current(go)) == 0) return 0;
+  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
+  for (uint64_t i = 0; i < list.length; i++) {
+    go_label label;
+    uint32_t took = 0;
+    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
+    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
+      took = go_label_copy(&label, out + used, bytes - used);
+    used += took;
+    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
+  }
+  return used | cut;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
+  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
+}
+
+ONSTACK_INTERNAL_DEFINE onstack_span_place onstack_span_of_threads;
+
+#define SPAN_TRACE_ID 16u
+#define SPAN_ID 8u
+#define SPAN_VALID 24u
+#define SPAN_RECORD 28u /* up to attributes of its own, which are left alone */
+
+/* glibc (csu/libc-tls.c, dl-dtv.h): a count before the first entry, pairs. musl (src/internal/pthread_impl.h): the count is
+   entry 0. */
+static const onstack_span_layout span_layouts[ONSTACK_SPAN_LAYOUTS] = {
+    {ONSTACK_ARCH_DTV_GLIBC, -16, 16},
+    {ONSTACK_ARCH_DTV_MUSL, 0, 8},
+};
+
+ONSTACK_HANDLER uint64_t onstack_span_pointer(onstack_span_place place) {
+  const uint64_t offset = place & (((uint64_t)1 << ONSTACK_SPAN_OFFSET_BITS) - 1);
+  const uint64_t module = place >> ONSTACK_SPAN_OFFSET_BITS & (((uint64_t)1 << ONSTACK_SPAN_MODULE_BITS) - 1);
+  const onstack_span_layout *layout = &span_layouts[(place >> (ONSTACK_SPAN_OFFSET_BITS + ONSTACK_SPAN_MODULE_BITS)) - 1];
+  uint64_t address = onstack_arch_thread_pointer() + (uint64_t)(int64_t)layout->dtv, words[2];
+  if (onstack_memory_copy_many(&address, 1, words) != 1) return 0;
+  const uint64_t addresses[] = {words[0] + (uint64_t)(int64_t)layout->count, words[0] + module * layout->entry};
+  if (onstack_memory_copy_many(addresses, 2, words) != 2 || module > words[0]) return 0;
+  /* The loader makes some blocks only when they are used first, and marks them by all ones until then. */
+  return words[1] == 0 || words[1] == UINT64_MAX ? 0 : words[1] + offset;
+}
+
+static ONSTACK_HANDLER bool span_read(uint64_t pointer, uint8_t *record) {
+  uint64_t address;
+  if (onstack_memory_copy_many(&pointer, 1, &address) != 1 || address == 0) return false;
+  struct onstack_vector local = {(uint64_t)(uintptr_t)record, SPAN_RECORD}, remote = {address, SPAN_RECORD};
+  if (onstack_sys_process_vm_readv(&local, 1, &remote, 1) != SPAN_RECORD || record[SPAN_VALID] != 1) return false;
+  uint8_t trace = 0, span = 0;
+  for (uint32_t i = 0; i < SPAN_TRACE_ID; i++) trace |= record[i];
+  for (uint32_t i = 0; i < SPAN_ID; i++) span |= record[SPAN_TRACE_ID + i];
+  return trace != 0 && span != 0;
+}
+
+static ONSTACK_HANDLER char *span_put_text(char *out, const char *text) {
+  do *(volatile char *)out++ = *text; /* volatile: no call of memcpy */
+  while (*text++);
+  return out;
+}
+
+static ONSTACK_HANDLER char *span_put_id(char *out, const uint8_t *id, uint32_t bytes) {
+  for (uint32_t i = 0; i < 2 * bytes; i++) {
+    const uint8_t digit = i % 2 == 0 ? id[i / 2] >> 4 : id[i / 2] & 15;
+    *out++ = (char)(digit < 10 ? '0' + digit : 'a' + digit - 10);
+  }
+  *out++ = 0;
+  return out;
+}
+
+ONSTACK_HANDLER_APART uint32_t onstack_span_copy(char *out) {
+  const onstack_span_place place = onstack_load_relaxed(&onstack_span_of_threads); /* all that it says is in the word */
+  uint8_t record[SPAN_RECORD];
+  if (place == 0) return 0;
+  const uint64_t pointer = onstack_span_pointer(place);
+  if (pointer == 0 || !span_read(pointer, record)) return 0;
+  out = span_put_id(span_put_text(out, "trace_id"), record, SPAN_TRACE_ID);
+  span_put_id(span_put_text(out, "span_id"), record + SPAN_TRACE_ID, SPAN_ID);
+  return ONSTACK_SPAN_BYTES;
+}
+
+/* ---- core/sampler/ring/kept_handler.c ---- */
+/* ---- core/sampler/ring/kept.h ---- */
+/*
+ * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
+ * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy
+ * (sampler/drain/deliver.c). What lies between
+ * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
+ *
+ * A slot has a pool of them, and so has a preloaded process that has no session yet (preload/first_ticks_store.c). A pool takes
+ * memory only while it is used. While all of it is in use, samples stay cut. It is never shared with other processes, which may
+ * be another user's.
+ */
+#ifndef ONSTACK_SAMPLER_RING_KEPT_H
+#define ONSTACK_SAMPLER_RING_KEPT_H
+
+#define ONSTACK_KEPT_STACKS 128u
+/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has, if
+   its end is known: sampler/unwind/memory.h. */
+#define ONSTACK_KEPT_NATIVE 131072u
+#define ONSTACK_KEPT_FIRST 65536u /* from where the thread's stack begins down */
+#define ONSTACK_KEPT_GO 8192u     /* of the goroutine that waits for the native code, from its stack pointer up */
+
+/* A piece of a stack, as it was. */
+typedef struct onstack_kept_piece {
+  uint64_t low, high;
+} onstack_kept_piece;
+
+typedef struct onstack_kept {
+  uint32_t taken; /* 0 or 1: a handler takes it, who walks it gives it back */
+  uint32_t reserved;
+  onstack_registers registers;
+  onstack_kept_piece native, first, go;
+  uint64_t g, g_stack[2]; /* the goroutine, and its bounds; 0: none */
+  uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
+  uint8_t first_bytes[ONSTACK_KEPT_FIRST] __attribute__((aligned(16)));
+  uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
+  uint64_t frames[ONSTACK_MAX_DEPTH]; /* of who walks it */
+  uint8_t unwound_by[ONSTACK_MAX_DEPTH];
+} onstack_kept;
+
+_Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");
+
+/* Keeps the calling thread's stack at these registers. Returns its number in the pool, from 1 on; 0: the pool (which may be
+   NULL) has none, or nothing could be copied. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
+
+/* Gives one back. Whoever has it; signal-safe. */
+ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
+
+/* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
+
+#endif
+
+/* ---- core/sampler/unwind/go_stack.h ---- */
+/* Go's own description of its frames and of its switch to C, read in the handler. */
+#ifndef ONSTACK_SAMPLER_UNWIND_GO_STACK_H
+#define ONSTACK_SAMPLER_UNWIND_GO_STACK_H
+
+typedef struct onstack_go_frame {
+  uint64_t entry; /* of the function */
+  int32_t depth;  /* bytes between SP and the return address at this instruction */
+  bool writes_sp; /* the function changes SP in ways that the table does not tell (runtime/symtab.go, SPWRITE) */
+} onstack_go_frame;
+
+/* What .gopclntab's pcsp table says at `address` in this runtime's text; false if it says nothing. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t address, onstack_go_frame *frame);
+
+/*
+ * The stack pointer at which a goroutine waits while it is in C: from what asmcgocall stored at `sp` on g0's stack (the
+ * C function's CFA). 0 if that is not a plausible pair of g and depth. Signal-safe.
+ *   amd64 (runtime/asm_amd64.s): 0(SP) = depth, 8(SP) = g
+ *   arm64 (runtime/asm_arm64.s): 0(RSP) = g, 8(RSP) = depth
+ * g.stack is g's first field {lo, hi} (runtime/runtime2.go); without a g, asmcgocall was on g0 already.
+ */
+ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
+
+/* The bounds of the stack of the calling thread's g. False: they are not known. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]);
+
+/* Where a goroutine waits: what its g.sched says. */
+typedef struct onstack_go_point {
+  uint64_t pc; /* behind a call, of morestack; 0: the thread has given up its goroutine already */
+  uint64_t sp;
+  uint64_t lr; /* arm64: who called the function that holds pc, which has no frame yet; else 0 */
+} onstack_go_point;
+
+/*
+ * Where the goroutine waits whose stack this thread is growing or preempting: inside runtime.newstack, which morestack
+ * called on g0. True only if all of this holds: the layout is known, the thread's g is m.g0, m.curg is a goroutine of
+ * this m, and its g.sched lies in its stack. The caller makes sure that the scheduler has not been entered since: m.curg
+ * may be another goroutine then.
+ *
+ * While copystack moves the stack, g.sched.sp leads to the old stack until g.stack is the new one, and both copies hold
+ * the same return addresses; g.sched.bp is adjusted before the words that it points to are copied, so it is not used.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
+
+/* The g of the goroutine that waits for what this thread does on g0's stack, C code most often, and where; 0: none, or not
+   known. In the same way. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
+
+#endif
+
+/* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
+#define KEPT_BELOW 64u
+
+/* The red zone of x86-64's ABI: registers that an epilogue has popped lie there, and their rules find them still. */
+#define KEPT_RED_ZONE 128u
+
+/*
+ * Bytes of the stack to copy from `low` up. Memory above the end of the thread's stack is another's: the copy would wait there
+ * for ever if this very thread had to bring the page (userfaultfd). The end of a fiber's stack is not known.
+ */
+static ONSTACK_HANDLER uint64_t kept_native_bytes(uint64_t low) {
+  const uint64_t end = onstack_memory_stack_end(low);
+  return end != 0 && end - low < ONSTACK_KEPT_NATIVE ? (end - low) & ~(uint64_t)15 : ONSTACK_KEPT_NATIVE;
+}
+
+/* As much as can be read without a gap. */
+static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
+  const long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  return (onstack_kept_piece){low, got > 0 ? low + (uint64_t)got : low};
+}
+
+/* The goroutine that called the interrupted native code, by the thread's g (sampler/unwind/go_stack.h). */
+static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
+  const uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  onstack_memory memory = {.reader = &onstack_reader_copy, .copy_works = true};
+  onstack_go_point waits;
+  for (uint32_t i = 0; i < runtimes && kept->g == 0; i++) {
+    const uint64_t g = onstack_go_waiting(&memory, &onstack_code.go[i], &waits);
+    if (g == 0 || !onstack_memory_copy_pair(g, kept->g_stack)) continue;
+    const uint64_t low = (waits.sp - KEPT_BELOW) & ~(uint64_t)15, size = kept->g_stack[1] - low;
+    kept->go = kept_copy(low, size < ONSTACK_KEPT_GO ? size : ONSTACK_KEPT_GO, kept->go_bytes);
+    kept->g = g;
+  }
+}
+
+/* Where the stack is one of another kind, what is copied is other memory of the process, which no walk asks for. */
+static ONSTACK_HANDLER void kept_copy_first(onstack_kept *kept) {
+  const uint64_t from = kept->native.high - 16; /* a pair may lie in both pieces */
+  const uint64_t end = onstack_memory_stack_end(kept->native.high) & ~(uint64_t)15;
+  if (end == 0) return;
+  const uint64_t low = end - from > ONSTACK_KEPT_FIRST ? end - ONSTACK_KEPT_FIRST : from;
+  kept->first = kept_copy(low, end - low, kept->first_bytes);
+}
+
+ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
+  for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
+    uint32_t expected = 0;
+    onstack_kept *kept = &pool[i];
+    if (onstack_load_relaxed(&kept->taken) != 0 || !onstack_cas(&kept->taken, &expected, 1u)) continue;
+    kept->registers = *registers;
+    kept->g = 0;
+    kept->go.low = kept->go.high = 0;
+    kept->first.low = kept->first.high = 0;
+    const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
+    kept->native = kept_copy(low, kept_native_bytes(low), kept->native_bytes);
+    if (kept->native.high == kept->native.low) {
+      onstack_kept_release(kept);
+      return 0;
+    }
+    if (kept->native.high - low == ONSTACK_KEPT_NATIVE) kept_copy_first(kept);
+    kept_copy_goroutine(kept);
+    return i + 1;
+  }
+  return 0;
+}
+
+ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
+
+static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
+                                            uint64_t words[2]) {
+  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
+  const uint64_t *from = (const uint64_t *)(const void *)(bytes + (address - piece->low));
+  words[0] = from[0];
+  words[1] = from[1];
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]) {
+  if (kept->g != 0 && address == kept->g) {
+    words[0] = kept->g_stack[0];
+    words[1] = kept->g_stack[1];
+    return true;
+  }
+  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
+         kept_read_piece(&kept->first, kept->first_bytes, address, words) ||
+         kept_read_piece(&kept->go, kept->go_bytes, address, words);
+}
+
+/* ---- core/sampler/ring/ring_handler.c ---- */
+/* ---- core/sampler/ring/ring.h ---- */
+/*
+ * The sample ring: many producers (signal handlers on any thread), one consumer at a time (drain thread or poll).
+ *
+ * Entries are as long as their stack. A producer claims room for the largest one by one compare-and-swap on `tail`,
+ * fills the entry in place, gives back what it did not need (if nobody has claimed behind it meanwhile; else the entry
+ * stays as long as it was), and publishes. It never waits: a full ring is a dropped sample. A producer that is
+ * descheduled between claim and publish holds up the consumer at that entry, not other producers.
+ *
+ * Positions count granules up for ever. An entry is filled when its first word is its position, disguised by the ring's
+ * key: so whatever lies there from earlier rounds, or from a claim that was given back, is no such word, and nothing has
+ * to be cleared. An entry lies in one piece: what is left before the end of the memory is a gap to be
+ * skipped.
+ *
+ * Must not know: sessions, signals, who consumes.
+ */
+#ifndef ONSTACK_SAMPLER_RING_RING_H
+#define ONSTACK_SAMPLER_RING_RING_H
+
+#define ONSTACK_RING_GRANULE 64u /* bytes; the unit of positions, and of where entries begin */
+#define ONSTACK_RING_GAP 0x8000u /* in `granules`: no entry, to be skipped */
+
+typedef struct onstack_ring_entry {
+  uint64_t mark; /* the position under the key: filled; anything else: not yet */
+  uint64_t time_ns;
+  uint64_t thread_name[2]; /* 16 bytes, NUL-padded */
+  uint64_t value;
+  uint32_t weight;
+  int32_t tid;
+  uint32_t map_sequence; /* of the module map, before the walk (sampler/unwind/rules.h) */
+  uint16_t frame_count;
+  uint16_t label_bytes; /* used */
+  uint16_t capacity;    /* frames that there is room for */
+  uint16_t granules;    /* that the entry takes, or that were claimed for it; ONSTACK_RING_GAP */
+  uint8_t kind;         /* ONSTACK_KIND_* */
+  uint8_t truncation;
+  uint8_t flags;     /* ONSTACK_SAMPLE_* */
+  uint8_t kept;      /* the stack that is to be walked again, from 1 on (sampler/ring/kept.h); 0: none */
+  uint64_t frames[]; /* then one byte a frame, by what it was unwound (ONSTACK_BY_*), then labels */
+} onstack_ring_entry;
+
+typedef struct onstack_ring {
+  uint8_t *memory;
+  uint64_t key;
+  uint32_t mask;  /* granules - 1; a power of two */
+  uint32_t most;  /* granules that a claim takes (atomic: onstack_ring_make_room) */
+  uint32_t depth; /* frames that a claimed entry has room for */
+  uint32_t label_room;
+  uint32_t least; /* of these, what an entry without more behind its labels needs */
+  uint8_t pad0[ONSTACK_CACHE_LINE - 36];
+  uint64_t tail; /* next position to claim; producers */
+  uint8_t pad1[ONSTACK_CACHE_LINE - 8];
+  uint64_t head; /* next position to consume; the consumer publishes, producers observe */
+  uint8_t pad2[ONSTACK_CACHE_LINE - 8];
+} onstack_ring;
+
+/* Bytes of the largest entry with `depth` frames and `label_room` bytes of labels. */
+ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room);
+
+/* Lays a ring over memory (at least two strides; the largest power of two of it is used), which stays the caller's.
+   Start only. */
+ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
+
+/* Entries that are claimed from here on have room for `bytes` more behind their labels. The consumer, or start. */
+ONSTACK_INTERNAL void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes);
+
+static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwound_by(const onstack_ring *ring,
+                                                                                      onstack_ring_entry *entry) {
+  (void)ring;
+  return (uint8_t *)(entry->frames + entry->capacity);
+}
+
+static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
+                                                                               onstack_ring_entry *entry) {
+  return (char *)onstack_ring_unwound_by(ring, entry) + entry->capacity;
+}
+
+/* Whether a claimed entry has that room. Signal-safe. */
+static inline __attribute__((always_inline, unused)) bool onstack_ring_has_more(const onstack_ring *ring,
+                                                                                const onstack_ring_entry *claimed) {
+  return claimed->granules > ring->least;
+}
+
+/* What lies behind the labels that an entry has now, aligned. */
+static inline __attribute__((always_inline, unused)) void *onstack_ring_more(const onstack_ring *ring,
+                                                                             onstack_ring_entry *entry) {
+  uint8_t *end = (uint8_t *)onstack_ring_labels(ring, entry) + entry->label_bytes;
+  return end + (-(uintptr_t)end & 7);
+}
+
+/* Claims an entry with room for `depth` frames; NULL when the ring is full. *position goes to onstack_ring_publish.
+   Signal-safe. */
+ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
+
+/* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
+ONSTACK_INTERNAL void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry);
+
+/* Hands a filled entry to the consumer. `more`: bytes that are used behind the labels. Signal-safe. */
+ONSTACK_INTERNAL void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
+                                                uint32_t more);
+
+static inline __attribute__((always_inline, unused)) void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry,
+                                                                               uint64_t position) {
+  onstack_ring_publish_with(ring, entry, position, 0);
+}
+
+/* True when more than half of the ring waits: time to wake the consumer. Signal-safe; a hint. */
+ONSTACK_INTERNAL bool onstack_ring_is_half_full(const onstack_ring *ring);
+
+/* The oldest filled entry, or NULL. It stays claimed until onstack_ring_release. Consumer only. */
+ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_front(onstack_ring *ring);
+
+static inline __attribute__((unused)) uint64_t onstack_ring_position(const onstack_ring *ring,
+                                                                     const onstack_ring_entry *filled) {
+  return filled->mark ^ ring->key;
+}
+
+/* The position behind the entries that are filled by now, without a gap from the front on. Consumer only. */
+ONSTACK_INTERNAL uint64_t onstack_ring_filled(const onstack_ring *ring);
+
+/* Returns the front entry if it is claimed and not filled, else NULL. Its producer has ended; kind, weight and value are set.
+   Consumer only, while no living producer is inside. */
+ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring);
+
+/* Gives the front entry back to the producers. Consumer only. */
+ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry);
+
+#endif
+
+#include <time.h>
+
+_Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
+_Static_assert((ONSTACK_MAX_DEPTH * (9 + sizeof(onstack_interpreted_frame)) + 2 * ONSTACK_MAX_LABEL_BYTES +
+                ONSTACK_FRAME_SCRATCH) /
+                           ONSTACK_RING_GRANULE +
+                       2 <
+                   ONSTACK_RING_GAP,
+               "the largest entry, and so a gap, is no more granules than an entry can say");
+
+static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
+  return (onstack_ring_entry *)(void *)(ring->memory + (size_t)(position & ring->mask) * ONSTACK_RING_GRANULE);
+}
+
+static ONSTACK_HANDLER uint32_t ring_granules(uint32_t frames, uint32_t label_bytes) {
+  uint32_t bytes = (uint32_t)sizeof(onstack_ring_entry) + frames * (uint32_t)(sizeof(uint64_t) + 1) + label_bytes;
+  return (bytes + ONSTACK_RING_GRANULE - 1) / ONSTACK_RING_GRANULE;
+}
+
+uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
+  return ring_granules(depth, label_room) * ONSTACK_RING_GRANULE;
+}
+
+/* Another one for each use of the memory. The top bit is set, so that no word of zeroed memory is a mark: positions do
+   not get there. */
+static uint64_t ring_new_key(const onstack_ring *ring) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  uint64_t x = (uint64_t)(uintptr_t)ring ^ ((uint64_t)now.seconds << 32) ^ (uint64_t)now.nanoseconds;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64 */
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (x ^ (x >> 31)) | (uint64_t)1 << 63;
+}
+
+void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room) {
+  uint32_t granules = 1;
+  while ((size_t)granules * 2 * ONSTACK_RING_GRANULE <= bytes && granules < (1u << 30)) granules *= 2;
+  ring->memory = memory;
+  ring->key = ring_new_key(ring);
+  ring->mask = granules - 1;
+  ring->most = ring->least = ring_granules(depth, label_room);
+  ring->depth = depth;
+  ring->label_room = label_room;
+  ring->tail = 0;
+  ring->head = 0;
+}
+
+void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes) {
+  onstack_store_relaxed(&ring->most, ring_granules(ring->depth, ring->label_room + 7 + bytes));
+}
+
+/* Granules that would lie between `tail` and an entry in one piece. */
+static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail, uint32_t most) {
+  uint64_t left = ring->mask + 1 - (tail & ring->mask);
+  return left < most ? left : 0;
+}
+
+static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
+  onstack_publish(&entry->mark, position ^ ring->key); /* pairs with the observe in onstack_ring_front */
+}
+
+ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position) {
+  const uint32_t most = onstack_load_relaxed(&ring->most); /* the entry says what it was */
+  uint64_t tail = onstack_load_relaxed(&ring->tail), gap;
+  for (;;) {
+    gap = ring_gap(ring, tail, most);
+    uint64_t end = tail + gap + most;
+    int64_t used = (int64_t)(end - onstack_observe(&ring->head)); /* pairs with the publish in onstack_ring_release */
+    if (used > (int64_t)ring->mask + 1) return NULL;
+    /* Lock-free: a failed swap means that another producer has claimed or given back; the number of rounds is bounded by
+       the number of threads in their handlers at this moment. A tail that has gone and come back is as good as before. */
+    if (onstack_cas(&ring->tail, &tail, end)) break;
+  }
+  if (gap > 0) {
+    onstack_ring_entry *skipped = ring_entry_at(ring, tail);
+    skipped->granules = (uint16_t)(gap | ONSTACK_RING_GAP);
+    ring_mark(ring, skipped, tail);
+  }
+  onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
+  entry->capacity = (uint16_t)ring->depth;
+  entry->granules = (uint16_t)most;
+  entry->kept = 0;
+  entry->label_bytes = 0;
+  *position = tail + gap;
+  return entry;
+}
+
+ONSTACK_HANDLER void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry) {
+  const volatile uint8_t *from = onstack_ring_unwound_by(ring, entry);
+  entry->capacity = (uint16_t)entry->frame_count;
+  volatile uint8_t *to = onstack_ring_unwound_by(ring, entry); /* not behind `from`: bytes may be moved in order */
+  if (to == from) return;
+  for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
+}
+
+ONSTACK_HANDLER void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
+                                               uint32_t more) {
+  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes + (more > 0 ? 7 + more : 0));
+  uint64_t end = position + entry->granules;
+  /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
+  if (onstack_cas(&ring->tail, &end, position + needed)) entry->granules = (uint16_t)needed;
+  ring_mark(ring, entry, position);
+}
+
+ONSTACK_HANDLER bool onstack_ring_is_half_full(const onstack_ring *ring) {
+  uint64_t waiting = onstack_load_relaxed(&ring->tail) - onstack_load_relaxed(&ring->head);
+  return waiting > (uint64_t)(ring->mask / 2);
+}
+
+onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
+  for (;;) {
+    uint64_t head = onstack_load_relaxed(&ring->head);
+    onstack_ring_entry *entry = ring_entry_at(ring, head);
+    if (onstack_observe(&entry->mark) != (head ^ ring->key)) return NULL;
+    if (!(entry->granules & ONSTACK_RING_GAP)) return entry;
+    onstack_ring_release(ring, entry);
+  }
+}
+
+onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring) {
+  if (onstack_ring_front(ring)) return NULL;
+  const uint64_t head = onstack_load_relaxed(&ring->head);
+  return head != onstack_load_relaxed(&ring->tail) ? ring_entry_at(ring, head) : NULL;
+}
+
+uint64_t onstack_ring_filled(const onstack_ring *ring) {
+  const uint64_t head = onstack_load_relaxed(&ring->head);
+  uint64_t at = head;
+  while (at - head <= ring->mask) {
+    const onstack_ring_entry *entry = ring_entry_at(ring, at);
+    if (onstack_observe(&entry->mark) != (at ^ ring->key)) break;
+    at += entry->granules & ~ONSTACK_RING_GAP;
+  }
+  return at;
+}
+
+void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
+  uint64_t head = onstack_load_relaxed(&ring->head);
+  uint64_t granules = entry->granules & ~ONSTACK_RING_GAP;
+  onstack_publish(&ring->head, head + granules); /* pairs with the observe in onstack_ring_claim */
+}
+
+/* ---- core/sampler/session/record_handler.c ---- */
+/* ---- core/sampler/session/record.h ---- */
+/*
+ * How a sample is made, whatever its source: a tick (entry_handler.c), or what is no signal at all, as an allocation in the
+ * thread itself, or a wait that another thread has seen. A function for each of the three: they claim, copy and publish by the
+ * same steps. onstack_traceback_walk makes no sample: it belongs to no session, and shares the walk alone (walk.h).
+ *
+ * Who calls has made sure that the slot stays the session's for so long: the handler of a tick by its thread record
+ * (slot.h), any other source by onstack_source_enter.
+ */
+#ifndef ONSTACK_SAMPLER_SESSION_RECORD_H
+#define ONSTACK_SAMPLER_SESSION_RECORD_H
+
+/* ---- core/platform/calls.h ---- */
+/*
+ * What the calls of the public header share: cancellation, exceptions of the host, structures with a size, kinds of samples.
+ *
+ * pthread_cancel on a thread that is inside this library. open, read, pthread_join and most of stdio are cancellation points:
+ * a thread that is cancelled in one of them ends, keeps our locks, and leaks memory and descriptors. Therefore each public
+ * function that reaches a cancellation point while it holds something begins with ONSTACK_UNCANCELLED. The macro disables
+ * cancellation until the function returns. A cancellation request that arrives meanwhile stays pending, and takes effect at the
+ * caller's next cancellation point.
+ */
+#ifndef ONSTACK_PLATFORM_CALLS_H
+#define ONSTACK_PLATFORM_CALLS_H
 
 #include <pthread.h>
 
@@ -167,6 +2816,5135 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
 }
 
 #endif
+
+/* ---- core/sampler/session/slot.h ---- */
+/*
+ * A slot is what the handler sees of a running session. Slots are static; a session takes a free one at start and gives
+ * it back at stop. Control writes the plain fields while the slot is not running; `state` publishes them.
+ *
+ * Stop and the handler synchronize by a dekker pair: the handler raises its record's `busy`, or is inside of its process clock
+ * or of `visits`, and then reads `state`; stop changes `state` and then waits until no living thread is inside. So after that
+ * wait no handler touches the ring or the unwinder of the session, and none will: a later one sees the state (or a newer
+ * generation) and only counts.
+ */
+#ifndef ONSTACK_SAMPLER_SESSION_SLOT_H
+#define ONSTACK_SAMPLER_SESSION_SLOT_H
+
+/* ---- core/sampler/threads/thread_table.h ---- */
+/*
+ * Thread records: what a session knows of each thread that it samples.
+ *
+ * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
+ * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
+ *
+ * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
+ * the record of a process clock, process_tick.h). The ids stand
+ * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
+ * tombstones and nothing is ever moved, so the look-up needs no lock.
+ *
+ * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
+ * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
+ * gone. So two claims for one thread id cannot meet.
+ */
+#ifndef ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
+#define ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
+
+/* ---- core/sampler/threads/timer.h ---- */
+/*
+ * A POSIX timer of the kernel's, made by raw system calls: so any thread of the process can be given one without its
+ * cooperation, and the signal handler can make one. What it has ticked is compared with what was due when it is stopped.
+ *
+ * A timer has a state, which changes by compare-and-swap alone, so that of two who would delete it one does:
+ *
+ *   from          to        who
+ *   NONE          ARMING    the record's claimer: start, a scan, or the thread itself in the handler of a process tick.
+ *                           Of a process clock: start, under the control lock
+ *   NONE          UNWANTED  start, a scan: the session's filter says no
+ *   ARMING        ARMED     who arms, before the timer is set: its first tick is looked at already
+ *   ARMING        REFUSED   who arms: the quota, the kernel or a filter gives none, or the thread has ended
+ *   ARMED         REFUSED   who armed: the timer could not be set
+ *   ARMED         ARMING    a handler of a process tick, a scan: it belongs to a thread that has ended, whose id another has
+ *   ARMED         STOPPED   stop: how many ticks have been due is noted after this
+ *   ARMED         NONE      housekeeping: the thread has ended, its record is about to be free
+ *   REFUSED, UNWANTED, STOPPED
+ *                 NONE      the same, and stop when no handler is inside any more
+ *   ARMING, STOPPED
+ *                 NONE      of a process clock: stop, start; under the control lock
+ *
+ * Who takes it out of ARMED deletes the kernel's timer: onstack_timer_take gives its id to nobody else. Nobody touches one
+ * that is ARMING but who arms. In the child of a fork there are neither timers nor other threads: onstack_timer_after_fork
+ * stores.
+ */
+#ifndef ONSTACK_SAMPLER_THREADS_TIMER_H
+#define ONSTACK_SAMPLER_THREADS_TIMER_H
+
+typedef enum onstack_timer_state {
+  ONSTACK_TIMER_NONE = 0, /* the record is free, or its claimer is filling it in */
+  ONSTACK_TIMER_ARMING,
+  ONSTACK_TIMER_ARMED,
+  ONSTACK_TIMER_REFUSED, /* on the CPU clock the process tick stands in */
+  ONSTACK_TIMER_UNWANTED,
+  ONSTACK_TIMER_STOPPED,
+} onstack_timer_state;
+
+/* An instant in 32 bits, rounded up: the difference of two holds 19 hours of a thread that blocks the signal. */
+#define ONSTACK_TIMER_UNIT ((uint64_t)32768) /* nanoseconds */
+
+typedef struct onstack_timer {
+  int32_t id;       /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
+  uint32_t ticks;   /* that came since it was set, overruns too */
+  uint32_t first;   /* when the first of them is due, by its clock, in ONSTACK_TIMER_UNIT; 0: not known */
+  uint8_t state;    /* onstack_timer_state */
+  uint8_t meetings; /* process ticks that met its thread since it ticked last */
+  uint16_t before;  /* ticks of what its thread had used when a scan found it */
+} onstack_timer;
+
+static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
+  return (onstack_timer_state)onstack_observe(&timer->state); /* pairs with onstack_timer_move */
+}
+
+/* One of the transitions above; false: its state was another one. Signal-safe. */
+static inline bool onstack_timer_move(onstack_timer *timer, onstack_timer_state from, onstack_timer_state to) {
+  uint8_t expected = (uint8_t)from;
+  return onstack_cas(&timer->state, &expected, (uint8_t)to);
+}
+
+/* Whether a tick with this id is its own. Signal-safe. */
+static inline bool onstack_timer_ticks_as(const onstack_timer *timer, int32_t id) {
+  return onstack_load_relaxed(&timer->state) == ONSTACK_TIMER_ARMED && onstack_load_relaxed(&timer->id) == id;
+}
+
+/* Out of ARMED; true: the caller is the one who deletes *id. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id);
+
+/* Out of REFUSED, UNWANTED or STOPPED to NONE. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_timer_clear(onstack_timer *timer);
+
+/* NONE, whatever it was. In the child of a fork. */
+ONSTACK_INTERNAL void onstack_timer_after_fork(onstack_timer *timer);
+
+/* Nothing has ticked, nothing is due. By who arms. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_reset(onstack_timer *timer);
+
+/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno.
+   Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
+                                          uint64_t cookie);
+
+/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno.
+   Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
+
+/* Ticks are due from that instant of its clock on, and none has come. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns);
+
+/*
+ * The next tick of one that is ARMED comes at `at_ns` of its clock, which has not come, and the others a period after each
+ * other. `anew`: nothing has ticked, nothing else is due. *left_ns, if not NULL: what was left until the one that would have
+ * been next. 0 or -errno. Signal-safe.
+ */
+ONSTACK_INTERNAL int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
+                                          uint64_t *left_ns);
+
+/* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_left(const onstack_timer *timer, uint64_t *ns);
+
+/* Deletes a timer of the kernel's by its id. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_delete(int32_t id);
+
+/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
+
+/*
+ * The accounting at stop: a thread that has not had the processor since its last tick was due, or blocks the signal, has
+ * ticks that never come (the kernel drops them with the timer). First, when nobody arms any more and the timer is STOPPED:
+ * how many ticks have been due by `now_ns` of its clock (0: not known). Then, when no handler is inside any more, how many
+ * of these have not come. Stop only.
+ */
+ONSTACK_INTERNAL uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns);
+ONSTACK_INTERNAL uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due);
+
+/* Whether the kernel lets us make, set and delete a timer on that clock: before one ticks that nobody can stop. Start only. */
+ONSTACK_INTERNAL int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid);
+
+/* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
+ONSTACK_INTERNAL int32_t onstack_timer_cpu_clock(uint32_t tid);
+
+/* The time on a clock of the kernel's. False if its thread is gone, or a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_timer_read_clock(int32_t clock, uint64_t *ns);
+
+#endif
+
+#define ONSTACK_THREAD_RECORDS 16384u /* per slot */
+#define ONSTACK_THREAD_BUCKET 16u
+#define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
+
+typedef struct onstack_thread {
+  uint32_t busy; /* handlers inside for this record (dekker with stop) */
+  onstack_seqlock
+      lock; /* of `name` and `bounds.ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
+  onstack_timer timer;
+  uint64_t name[2]; /* 16 bytes, NUL-padded */
+  onstack_stack_bounds bounds;
+} onstack_thread;
+
+/* What housekeeping and stop write down about a thread. No handler looks at it. */
+typedef struct onstack_thread_note {
+  uint32_t due;       /* the timer is STOPPED: how many ticks have been due. Stop only */
+  uint32_t waited_us; /* the thread's CPU time since which stop waits for its last tick; 0: none is on its way */
+  uint32_t waiting;   /* ticks that the last look has found blocked, when `ticks` had come. Housekeeping only */
+  uint32_t ticks;
+  uint16_t looked;    /* the timer's `ticks` when housekeeping looked at the name last */
+  uint8_t next_range; /* the range that is replaced next */
+} onstack_thread_note;
+
+/* Low bits of a record's address that are free for a generation in the cookie. */
+#define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
+
+typedef struct onstack_thread_table {
+  onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
+  uint32_t *tids;          /* 0: free */
+  onstack_thread_note *notes;
+  onstack_thread *process; /* lent to a thread that no record could be had for */
+} onstack_thread_table;
+
+/*
+ * The threads that are inside of something that stop waits for and that belongs to no thread's record. By id, because a thread
+ * can end there, and nothing may wait for it then: a seccomp filter kills the thread that makes a forbidden call.
+ */
+#define ONSTACK_INSIDE 16u
+typedef struct onstack_inside {
+  uint32_t tids[ONSTACK_INSIDE]; /* 0: free (dekker with stop) */
+  uint32_t more;                 /* threads that found no place */
+} onstack_inside;
+
+/* A thread enters once before it leaves. Signal-safe. */
+ONSTACK_INTERNAL void onstack_inside_enter(onstack_inside *inside, uint32_t tid);
+ONSTACK_INTERNAL void onstack_inside_leave(onstack_inside *inside, uint32_t tid);
+
+/* Returns true if the thread had a place. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid);
+
+/* Size of the region (19 MiB of addresses; a page comes into being when a record is used), and its one-time
+   publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
+ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
+ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
+
+/* The part of a slot. Start only. */
+ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
+
+/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
+
+/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
+typedef struct onstack_thread_tick {
+  onstack_thread *record; /* NULL: the number is no cookie of this copy */
+  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
+  uint32_t generation;
+} onstack_thread_tick;
+
+/* Signal-safe. */
+ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
+
+static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
+  return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));
+}
+
+/* The record of a thread id, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid);
+
+/* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
+
+/* Gives a record back. Its thread must be gone, and its timer NONE. Housekeeping only. */
+ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
+
+/* Ordinary threads. */
+ONSTACK_INTERNAL onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table,
+                                                             const onstack_thread *record);
+
+/* True while its claimer fills it in, or gives it a timer: nobody else touches it. */
+static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
+  return onstack_timer_state_of(&record->timer) <= ONSTACK_TIMER_ARMING;
+}
+
+/* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
+
+/* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
+   Signal-safe, never waits. */
+ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
+                                              onstack_stack_range ranges[ONSTACK_STACK_RANGES]);
+
+#endif
+
+/* ---- core/sampler/unwind/unwinder.h ---- */
+/*
+ * The unwinder seam inside the library: registers -> return addresses. A variant is one onstack_unwinder_ops in a file
+ * unwinder*_handler.c; the user's own comes through unwinder_handler.c.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_UNWINDER_H
+#define ONSTACK_SAMPLER_UNWIND_UNWINDER_H
+
+/* How a walk came from a frame to its caller. */
+#define ONSTACK_BY_NOTHING 0u  /* the last frame: the root, or where the walk broke off */
+#define ONSTACK_BY_RULES 1u    /* .eh_frame */
+#define ONSTACK_BY_GO 2u       /* Go's tables and conventions */
+#define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
+#define ONSTACK_BY_UNWINDER 4u /* the user's */
+
+/* Marks in the same byte: the caller has to be proven yet (walk.h). */
+#define ONSTACK_BY_UNPROVEN 0x80u
+#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
+
+/* A frame pointer or a link register that is not known: no address, and not the 0 of a stack's end. */
+#define ONSTACK_UNKNOWN_REGISTER 1u
+
+typedef struct onstack_walk {
+  const onstack_registers *registers;
+  void *ucontext;
+  onstack_memory *memory;
+  const onstack_unwinder *custom; /* NULL for the built-in ones */
+  uint64_t *frames;               /* capacity of them; at least 1 */
+  uint32_t capacity;
+  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks; what stands behind the last frame is undefined.
+                          NULL: not wanted */
+} onstack_walk;
+
+typedef struct onstack_unwinder_ops {
+  const char *name;
+  bool reads_stack;     /* by the memory reader: bounds are of use */
+  bool needs_rules;     /* rule tables must be derived */
+  uint32_t stack_bytes; /* of the signal stack that `run` needs at most (measured by tests/core/test_stack_use.c) */
+  onstack_walk_result (*run)(const onstack_walk *walk); /* signal-safe */
+} onstack_unwinder_ops;
+
+ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_frame_pointer;
+ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_pc_only;
+ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_rules;
+ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_custom;
+
+#endif
+
+#define ONSTACK_SLOT_FREE 0u
+#define ONSTACK_SLOT_STARTING 1u
+#define ONSTACK_SLOT_RUNNING 2u
+#define ONSTACK_SLOT_STOPPING 3u
+
+#define ONSTACK_PAUSE_SHORT 0u /* while the process works, */
+#define ONSTACK_PAUSE_LONG 1u  /* for longer, */
+#define ONSTACK_PAUSE_REST 2u  /* and until it works again: the first sample ends it */
+
+/* Events, and what they stand for in their kind's unit (ticks: nanoseconds). */
+typedef struct onstack_sum {
+  uint64_t weight, value;
+} onstack_sum;
+
+/* What record_handler.c could not take. */
+typedef struct onstack_lost {
+  onstack_sum ring_full, unwinder;
+} onstack_lost;
+
+/* What the drain can tell from the entries is counted there: each count here is a locked instruction a tick. */
+typedef struct onstack_counters {
+  uint64_t ticks, unattributed;
+  uint64_t dropped_no_stack, dropped_stopping;
+  uint64_t waiting; /* of threads that block the signal, as of the last look */
+  uint64_t blocked; /* of dropped_stopping */
+  uint64_t threads_seen, threads_unarmed, process_ticks;
+  uint64_t process_ticks_looked; /* at the last look for threads that block the signal; its consumer alone */
+  uint64_t cpu_ns;               /* at stop, by a clock that knows it */
+} onstack_counters;
+
+/* clock_gettime in the vDSO, found at start (sampler/api/slots.c): no PLT, no lazy binding in the handler. */
+typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
+
+/*
+ * The mapping of the ring and, after it, of the kept stacks. It stays with its slot for ever, and later sessions use it again.
+ * A session that needs more makes a new one, and the old one stays mapped without pages. Sizes are powers of two and only
+ * grow, so all mappings of a slot together are less than twice the largest.
+ */
+typedef struct onstack_slot_memory {
+  void *memory;
+  size_t bytes;
+} onstack_slot_memory;
+
+/* What a clock without timers keeps (sampler/source/clock_ticker.c). */
+typedef struct onstack_ticker {
+  struct onstack_ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
+  bool started;                      /* one round is over: threads that are new now began after the session did */
+} onstack_ticker;
+
+#define ONSTACK_HAND_ON_MOST 32u /* threads that were sent a process tick and have no record yet */
+
+/* What the consumer knows of the process ticks that it sends (sampler/source/hand_on.c). Stop reads `tids` after the consumer
+   has ended. */
+typedef struct onstack_hand_on_state {
+  uint64_t next_ns;       /* monotonic: no look before that, */
+  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
+  uint64_t vain_pause_ns, vain_ticks;
+  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
+  uint32_t count, sent; /* of these the last ones by this look */
+  uint32_t tids[ONSTACK_HAND_ON_MOST];
+} onstack_hand_on_state;
+
+/*
+ * What the clock `wall` keeps (sampler/source/clock_wall.c). Its memory is one mapping, which stays with the slot and has no
+ * pages while no session runs. It is not allocated, because a thread that allocated while a session runs would leave its
+ * allocator's lock to a child of fork.
+ */
+typedef struct onstack_wall_state {
+  uint8_t *memory;
+  size_t bytes;
+  struct onstack_wall_mark *marks;  /* by record; the looking thread's alone, until it has ended */
+  struct onstack_wall_armed *armed; /* by record (atomic) */
+  uint8_t *reborn; /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
+  struct onstack_look *look;
+  uint8_t *stacks;                        /* by record */
+  size_t stride;                          /* bytes of one */
+  uint64_t held_ns;                       /* how long time may be held back */
+  uint32_t looking;                       /* somebody does a round, or the session is over */
+  uint32_t threads;                       /* of this round */
+  uint64_t joined_ns;                     /* when the session began */
+  uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
+  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
+  uint64_t rounds, looks, moved, refused; /* atomic */
+  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
+} onstack_wall_state;
+
+/* The clock of process ticks (sampler/source/process_tick.h), for all CPU sessions of a signal. */
+typedef struct onstack_process_clock {
+  /* What a thread's tick puts it off by, in one cache line. */
+  onstack_thread *record;      /* its address is the cookie; of its fields only `timer` is in use */
+  struct onstack_slot *leader; /* whose period and ticks it goes by (dekker); NULL: it is being set */
+  uint64_t period_ns;
+  uint64_t step_ns; /* the longer one of the period and the kernel's tick */
+  uint64_t look_at; /* the leader's ticks from which on it may have to be put off */
+  uint64_t expires_ns;
+  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
+  uint32_t setting;     /* a handler has all but the constants; who finds it set goes on without */
+  bool uncounted;       /* it has expired while it was put off: its tick may be on its way yet */
+  bool blind;           /* nobody may read the process's clock: it ticks each period */
+  uint32_t generation;  /* counts its timers; the low bits are in the cookie */
+  int32_t signal;       /* 0: no session uses it */
+  uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
+  uint64_t met_ns;      /* what the process had used at its last tick */
+  uint64_t handed_ns;   /* what a tick that is handed on brings at most */
+  uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
+  uint32_t looks;       /* ticks of this search that have met no new thread */
+  uint32_t looks_most;  /* after which it rests */
+  uint32_t rests;       /* since the last new thread */
+  onstack_inside inside; /* handlers of its ticks, and those that put it off */
+} __attribute__((aligned(ONSTACK_CACHE_LINE))) onstack_process_clock;
+
+/*
+ * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
+ * of it out of the caches. The lines of the ring begin where the processor's do.
+ */
+typedef struct onstack_slot {
+  uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
+  uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
+  uint32_t index;
+  int32_t signal; /* 0: its samples come by no signal */
+  uint64_t period_ns;
+  const struct onstack_clock_ops *clock; /* who ticks (sampler/source/clock.h); control only */
+  onstack_kind kind;                     /* of its ticks */
+  uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
+  uint32_t stack_bytes;                  /* the unwinder's need plus ours */
+  uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
+  uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t handing_on;       /* control sends process ticks to threads: stop waits for it (dekker) */
+  uint32_t bounds_requested; /* by a record, for its stack */
+  int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
+  bool copy_works;
+  bool own_threads;           /* sample our drain threads as well */
+  bool says_states;           /* samples say the thread's state in labels of their own */
+  uint32_t label_bytes;       /* room for the others */
+  uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
+  uint64_t *runnable_ns;      /* by record (runnable.h); NULL: nobody asks. The clock's */
+  const onstack_reader *reader;
+  const onstack_unwinder_ops *unwinder;
+  const onstack_unwinder *custom;
+  onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
+  onstack_process_clock
+      *process_clock;        /* that finds its new threads, of any slot; NULL: none does. Written while not running */
+  uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
+  uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
+  onstack_thread_table threads;
+  onstack_inside visits; /* of sources that are no signals */
+  onstack_counters counters;
+  onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
+  onstack_lost lost[ONSTACK_KINDS];
+  uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
+  uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
+  onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
+  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
+  onstack_slot_memory memory;
+  onstack_ticker ticker;
+  onstack_wall_state wall;
+  onstack_hand_on_state hand_on;
+  struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
+  /* The sessions of one signal share one clock, which may be the one of another slot, so it can outlive this slot's session. */
+  onstack_process_clock own_process_clock;
+} onstack_slot;
+
+ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
+
+#endif
+
+#include <ucontext.h>
+
+/* What a source has seen. */
+typedef struct onstack_event {
+  onstack_thread *thread; /* the record of the thread whose stack it is; NULL: it has none, so no name, and no bounds */
+  uint32_t tid;           /* of that thread */
+  onstack_kind kind;
+  uint64_t value;       /* in the kind's unit */
+  uint32_t weight;      /* events that it stands for, at least 1 */
+  uint8_t flags;        /* ONSTACK_SAMPLE_*, besides those of the record itself */
+  const uint64_t *name; /* of a thread without a record: 16 bytes, NUL-padded; NULL: not known */
+  const onstack_registers *registers;
+  void *ucontext; /* of a signal; NULL: there is none */
+  bool waited;    /* for a processor, where the slot says states */
+} onstack_event;
+
+/*
+ * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
+ * counted in slot->lost. Events of the slot's own kind are counted in slot->counters.ticks before, by the source; those of
+ * other kinds by the statistics (sampler/api/statistics.c). Signal-safe; on the thread whose stack it is, with every signal
+ * blocked, so that nothing nests over a claimed entry. Returns the sample's position in the ring and 1; 0: there is no sample.
+ */
+ONSTACK_INTERNAL uint64_t onstack_record(onstack_slot *slot, const onstack_event *event);
+
+/* A stack that was walked before. */
+typedef struct onstack_walked_stack {
+  const uint64_t *frames;
+  const uint8_t *unwound_by; /* as in onstack_walk, with its marks */
+  const char *labels;        /* "key\0value\0..." */
+  uint32_t count, label_bytes;
+  onstack_truncation truncation;
+  uint32_t map_sequence;                  /* of the module map, before the walk (sampler/unwind/rules.h) */
+  const onstack_interpreted *interpreted; /* NULL: no interpreter runs there */
+  bool labels_cut;
+  uint64_t time_ns; /* real time when it was there last; 0: now */
+} onstack_walked_stack;
+
+/* The same without a walk: of the event, `registers` and `ucontext` are not looked at. The stack is no deeper than the ring's
+   entries, and has no more labels than they have room for. Ordinary threads, in a visit (onstack_source_enter). */
+ONSTACK_INTERNAL void onstack_record_walked(onstack_slot *slot, const onstack_event *event,
+                                            const onstack_walked_stack *stack);
+
+/*
+ * The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted; `waited` as in an event.
+ * The caller has checked the room on the signal stack.
+ *
+ * Apart from onstack_record, whose event would be 64 bytes in the handler's frame, below the walk: of the 1,024 that are
+ * promised the unwinder `rules` leaves 24 (tests/core/test_stack_use.c). Here its parts stay in registers.
+ */
+ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                          ucontext_t *context, bool waited);
+
+/* From before a source's call of onstack_record in an ordinary thread until after it. */
+typedef struct onstack_source_visit {
+  onstack_slot *slot;
+  uint32_t tid;  /* of the calling thread, which is inside of the slot's `visits` */
+  uint64_t mask; /* its signal mask of before */
+} onstack_source_visit;
+
+/*
+ * Blocks every signal and keeps the session from ending; false: it is over (or not the one that the generation names), and
+ * nothing is left to do. For sources that are no signals.
+ */
+ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation);
+ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
+
+#endif
+
+/* ---- core/sampler/unwind/walk.h ---- */
+/*
+ * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (sampler/drain/deliver.c), a
+ * traceback on demand (traceback_walk_handler.c). First the view of memory, then the walk, later the call-site check.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
+#define ONSTACK_SAMPLER_UNWIND_WALK_H
+
+#include <ucontext.h>
+
+/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
+   those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
+static inline __attribute__((always_inline, unused)) void
+onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_stack_bounds *bounds) {
+  memory->reader = reader;
+  memory->bounds = bounds;
+  memory->asked = false;
+  memory->elsewhere = false;
+  memory->copy_works = copy_works;
+  memory->page_low = memory->page_high = memory->before[0] = memory->before[1] = 0;
+  memory->low = memory->high = 0;
+}
+
+static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+}
+
+/* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it
+   (arch/x86/kernel/fpu/signal.c, FP_XSTATE_MAGIC2; arch/arm64/kernel/signal.c, frame_record). */
+#define ONSTACK_WALK_FRAME_NEAR 256u
+#define ONSTACK_WALK_FRAME_FAR ((uint64_t)64 << 10) /* larger is no signal's frame, with what runs on top of it */
+
+/*
+ * The page of the stack pointer needs no question where the calling thread itself stands on it: this very function, or the
+ * signal's frame, which the kernel has just written right below the stack pointer, when it has not gone to an alternate
+ * stack. Nobody can take a page away that its thread returns by. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) void onstack_walk_stand(const onstack_walk *walk) {
+  onstack_memory *memory = walk->memory;
+  const ucontext_t *context = walk->ucontext;
+  const uint64_t here = (uint64_t)(uintptr_t)memory, sp = walk->registers->sp, page = sp & ~(ONSTACK_PAGE - 1);
+  if (memory->reader != &onstack_reader_probe || memory->elsewhere) return;
+  if (page != (here & ~(ONSTACK_PAGE - 1))) {
+    if (!context || sp - here >= ONSTACK_WALK_FRAME_FAR || sp - page < ONSTACK_WALK_FRAME_NEAR) return;
+    if (here - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size) return;
+  }
+  memory->page_low = page;
+  memory->page_high = page + ONSTACK_PAGE;
+}
+
+/* `memory` lies on the calling thread's stack. Signal-safe. */
+static inline __attribute__((always_inline, unused)) onstack_walk_result
+onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
+  if (unwinder->reads_stack) {
+    onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+    onstack_walk_stand(walk);
+  }
+  return unwinder->run(walk);
+}
+
+/* ---- call sites ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
+ * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
+ * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
+ */
+
+/*
+ * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
+ * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
+ * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
+
+/*
+ * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
+ * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
+ * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
+ * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
+
+/* Ends a stack behind the last frame that can be believed. Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER void
+onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
+  if (!copy_works) return;
+  const uint32_t believed = onstack_call_sites_check(frames, unwound_by, result->frame_count);
+  if (believed == result->frame_count) return;
+  const bool root = onstack_call_sites_end(unwound_by, believed);
+  *result = (onstack_walk_result){believed, root ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_BAD_RETURN};
+}
+
+#endif
+
+#include <signal.h>
+#include <time.h>
+
+/*
+ * The signal stack is short: what is needed before or after the walk only is in functions of its own, and the walk is part of
+ * both functions that take an event.
+ */
+#define RECORD_INLINE inline __attribute__((always_inline)) ONSTACK_HANDLER
+
+static ONSTACK_HANDLER uint64_t record_now_ns(const onstack_slot *slot) {
+  struct onstack_timespec now = {0, 0};
+  /* The vDSO's function takes no lock and touches no errno; it falls back to the system call by itself. */
+  if (!slot->clock_gettime || slot->clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+    onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
+
+static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
+  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
+}
+
+/* After a long pause of the consumer, code objects of an interpreter may be gone, and their names with them; and stacks that
+   are kept until it knows a library are few. From a rest it is to come back at once: the process works again. */
+static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, bool passing) {
+  const uint32_t least = passing ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
+  /* The consumer stores its pause, and then looks for samples. Others than these may wait for the next tick. */
+  if (passing) onstack_fence_dekker();
+  const bool soon = onstack_load_relaxed(&slot->pauses) >= least;
+  if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+}
+
+static ONSTACK_HANDLER void record_lose(onstack_sum *lost, uint32_t weight, uint64_t value) {
+  onstack_add_relaxed(&lost->weight, (uint64_t)weight);
+  onstack_add_relaxed(&lost->value, value);
+}
+
+/* The thread's name, and what is known of its stacks. */
+static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_memory *memory, uint64_t name[2]) {
+  if (event->thread) {
+    onstack_thread_snapshot(event->thread, name, memory->ranges);
+  } else {
+    name[0] = event->name ? event->name[0] : 0;
+    name[1] = event->name ? event->name[1] : 0;
+    onstack_walk_forget_ranges(memory);
+  }
+}
+
+static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const onstack_event *event,
+                                                     onstack_ring_entry *entry) {
+  onstack_memory memory;
+  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, event->thread ? &event->thread->bounds : NULL);
+  record_look_up(event, &memory, entry->thread_name);
+  const onstack_walk walk = {event->registers,
+                             event->ucontext,
+                             &memory,
+                             slot->custom,
+                             entry->frames,
+                             slot->ring.depth,
+                             onstack_ring_unwound_by(&slot->ring, entry)};
+  const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
+  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers);
+  if (memory.asked) {
+    onstack_store_relaxed(&slot->bounds_requested, 1u);
+    record_wake_consumer(slot);
+  }
+  return result;
+}
+
+/* "key\0value\0". */
+static const char record_running[] = "state\0running", record_runnable[] = "state\0runnable";
+
+/* Before all others, for which there is room besides. */
+static ONSTACK_HANDLER void record_copy_state(const onstack_slot *slot, const onstack_event *event,
+                                              onstack_ring_entry *entry) {
+  const char *text = event->waited ? record_runnable : record_running;
+  const uint32_t bytes = event->waited ? sizeof(record_runnable) : sizeof(record_running);
+  volatile char *out = onstack_ring_labels(&slot->ring, entry);
+  for (uint32_t i = 0; i < bytes; i++) out[i] = text[i];
+  entry->label_bytes = (uint16_t)bytes;
+}
+
+/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
+static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
+  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry) + entry->label_bytes;
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
+    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->label_bytes);
+    bytes = result & ~ONSTACK_GO_LABELS_CUT;
+    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  }
+  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + bytes, slot->label_bytes - bytes);
+  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  entry->label_bytes = (uint16_t)(entry->label_bytes + bytes + (result & ~ONSTACK_LABELS_CUT));
+}
+
+/* Behind the labels, so that those that the application has given stand. */
+static ONSTACK_HANDLER_APART void record_copy_span(const onstack_slot *slot, onstack_ring_entry *entry) {
+  char labels[ONSTACK_SPAN_BYTES], *out = (char *)onstack_ring_labels(&slot->ring, entry) + entry->label_bytes;
+  const uint32_t bytes = onstack_span_copy(labels);
+  if (bytes > slot->ring.label_room - entry->label_bytes) {
+    entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+    return;
+  }
+  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = labels[i];
+  entry->label_bytes = (uint16_t)(entry->label_bytes + bytes);
+}
+
+/* An entry with all but the stack; NULL: the ring is full, which is counted. */
+static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot, onstack_kind kind, uint32_t tid,
+                                                              uint32_t weight, uint64_t value, uint64_t *position) {
+  onstack_ring_entry *entry = onstack_ring_claim(&slot->ring, position);
+  if (!entry) {
+    record_lose(&slot->lost[kind].ring_full, weight, value);
+    record_wake_consumer(slot);
+    return NULL;
+  }
+  entry->value = value;
+  entry->weight = weight;
+  entry->kind = (uint8_t)kind;
+  entry->tid = (int32_t)tid;
+  entry->flags = 0;
+  /* Before the walk reads any of it; odd: of the one before. */
+  entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
+  /* Last: where this is a system call the thread may end in it, and the consumer reads the rest (onstack_ring_abandoned). */
+  entry->time_ns = record_now_ns(slot);
+  return entry;
+}
+
+/* An interpreter's frames of this thread. Returns the bytes that are used. */
+static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
+                                                              const onstack_registers *registers) {
+  onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
+  if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
+  const onstack_interrupted interrupted = {registers, entry->frames, entry->frame_count,
+                                           entry->truncation == ONSTACK_TRUNCATED_NOT, entry->tid};
+  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, &interrupted, slot->ring.depth, out);
+  if (out->count == 0 && !out->refused) return 0;
+  entry->flags |= ONSTACK_ENTRY_INTERPRETED;
+  return onstack_interpreted_used(out);
+}
+
+static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
+                                       uint64_t position) {
+  const onstack_walk_result result = record_walk(slot, event, entry);
+  entry->frame_count = (uint16_t)result.frame_count;
+  entry->truncation = (uint8_t)result.truncation;
+  onstack_ring_trim(&slot->ring, entry);
+  if (slot->says_states) record_copy_state(slot, event, entry);
+  if (slot->label_bytes > 0) {
+    record_copy_labels(slot, entry);
+    record_copy_span(slot, entry);
+  }
+  /* The entry is claimed and must be handed on; the drain skips it. */
+  if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
+  const uint32_t interpreted_bytes =
+      slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
+  onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes > 0 || result.truncation == ONSTACK_TRUNCATED_PENDING);
+  return result.frame_count > 0;
+}
+
+ONSTACK_HANDLER_APART uint64_t onstack_record(onstack_slot *slot, const onstack_event *event) {
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
+  if (!entry) return 0;
+  entry->flags = event->flags;
+  return record_stack(slot, event, entry, position) ? position + 1 : 0;
+}
+
+/* What was copied before, word by word: no libc here. Returns the bytes that are used. */
+static uint32_t record_put_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
+                                       const onstack_interpreted *from) {
+  if (!from || !onstack_ring_has_more(&slot->ring, entry)) return 0;
+  const uint32_t bytes = onstack_interpreted_used(from);
+  const uint64_t *words = (const uint64_t *)(const void *)from;
+  uint64_t *to = onstack_ring_more(&slot->ring, entry);
+  for (uint32_t i = 0; i < bytes / sizeof(*words); i++) to[i] = words[i];
+  entry->flags |= ONSTACK_ENTRY_INTERPRETED;
+  return bytes;
+}
+
+void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const onstack_walked_stack *stack) {
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
+  if (!entry) return;
+  entry->flags = (uint8_t)(event->flags | (stack->labels_cut ? ONSTACK_SAMPLE_LABELS_CUT : 0));
+  if (stack->time_ns != 0) entry->time_ns = stack->time_ns;
+  entry->thread_name[0] = event->name[0];
+  entry->thread_name[1] = event->name[1];
+  entry->map_sequence = stack->map_sequence;
+  entry->frame_count = (uint16_t)stack->count;
+  entry->truncation = (uint8_t)stack->truncation;
+  for (uint32_t i = 0; i < stack->count; i++) entry->frames[i] = stack->frames[i];
+  for (uint32_t i = 0; i < stack->count; i++) onstack_ring_unwound_by(&slot->ring, entry)[i] = stack->unwound_by[i];
+  onstack_ring_trim(&slot->ring, entry);
+  for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
+  entry->label_bytes = (uint16_t)stack->label_bytes;
+  const uint32_t interpreted_bytes = record_put_interpreted(slot, entry, stack->interpreted);
+  onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
+  record_wake_where_due(slot, interpreted_bytes > 0);
+}
+
+ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                               ucontext_t *context, bool waited) {
+  onstack_registers registers;
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  if (!entry) return;
+  onstack_registers_from(&registers, context);
+  const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};
+  record_stack(slot, &event, entry, position);
+}
+
+ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation) {
+  const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
+  visit->slot = slot;
+  /* Refused (seccomp): a signal could nest, and there is no mask to be put back. Such a filter stays, so what is counted of a
+     session that ends here, or begins, is the least of it. */
+  if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) {
+    onstack_add_relaxed(&slot->counters.ticks, (uint64_t)1);
+    onstack_add_relaxed(&slot->counters.unattributed, (uint64_t)1);
+    return false;
+  }
+  /* Before the look at the state; see slot.h. */
+  visit->tid = (uint32_t)onstack_sys_gettid();
+  onstack_inside_enter(&slot->visits, visit->tid);
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
+  onstack_source_leave(visit);
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
+  onstack_inside_leave(&visit->slot->visits, visit->tid);
+  onstack_sys_sigprocmask(SIG_SETMASK, &visit->mask, NULL);
+}
+
+/* ---- core/sampler/signal/forward_handler.c ---- */
+/* ---- core/sampler/signal/forward.h ---- */
+/* How a foreign signal is passed on to what lies underneath (owners.h). */
+#ifndef ONSTACK_SAMPLER_SIGNAL_FORWARD_H
+#define ONSTACK_SAMPLER_SIGNAL_FORWARD_H
+
+/* ---- core/sampler/signal/owners.h ---- */
+/*
+ * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
+ * restored by the other files of this folder; other copies of the library read it too (copy.h).
+ *
+ * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
+ * restores our pointer), and is then a pass-through.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_OWNERS_H
+#define ONSTACK_SAMPLER_SIGNAL_OWNERS_H
+
+#define ONSTACK_SIGNALS 65 /* 1 .. 64 */
+
+/* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
+   fit together. */
+typedef struct onstack_previous {
+  struct onstack_kernel_sigaction action;
+  uint32_t spent; /* SA_RESETHAND: it has had its one signal */
+} onstack_previous;
+
+/*
+ * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
+ * each: what lay underneath when it was installed. For an owner that comes later that address is the previous action. When
+ * it calls it (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been
+ * there, and who comes next: the same as if the previous action of each owner were the one before it.
+ */
+#define ONSTACK_TRAMPOLINES 16u
+
+/* The newest first: the previous action there, and who was known before it; a signal that comes in again by the same
+   trampoline while it is under way goes to the next. NULL: no more. */
+#define ONSTACK_ACTION_LEVELS 3u
+typedef struct onstack_below {
+  onstack_previous *levels[ONSTACK_ACTION_LEVELS];
+} onstack_below;
+
+/* Other copies of the library read and write it (copy.h), under the lock that they share. */
+typedef struct onstack_action {
+  uint32_t running; /* a session of this copy uses the signal (dekker) */
+  uint32_t current; /* the trampoline that is installed, or was last */
+  uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
+  uint32_t held;    /* bits: trampolines that may be an owner's previous action yet */
+  uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
+  struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
+  onstack_below below[ONSTACK_TRAMPOLINES];
+  uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
+  /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
+     Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
+     for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
+  uint32_t changing;
+  uint64_t expected; /* the handler that the look had read */
+  /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
+  onstack_previous replaced[ONSTACK_TRAMPOLINES];
+} onstack_action;
+
+ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
+
+/* What became of signals that entered here; no other copy reads it. */
+typedef struct onstack_signal_counters {
+  uint64_t forwarded;
+  uint64_t forwarded_timer;
+  uint64_t swallowed;
+  uint64_t late;
+  uint64_t looped;
+} onstack_signal_counters;
+
+ONSTACK_INTERNAL_DATA onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
+
+/* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
+static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
+
+#endif
+
+#include <signal.h>
+
+/* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
+ONSTACK_INTERNAL onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+
+/* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_forget_flights(void);
+
+/*
+ * Calls an owner's handler as the kernel would have: under the mask that it asked for, and on the interrupted stack where it
+ * did not ask for the alternate one. Under a mask of everything. Signal-safe as far as that handler is.
+ */
+ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
+                                          void *context);
+
+/* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
+   trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
+ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+#endif
+
+/* ---- core/sampler/signal/copy.h ---- */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (entry_handler.c), and from
+ * then on knows all that the other knows. A copy pins itself before its first start, so what is here is never unmapped.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_COPY_H
+#define ONSTACK_SAMPLER_SIGNAL_COPY_H
+
+#include <signal.h>
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
+   each other, so every change of these structures raises the version, also a new member at the end. */
+#define ONSTACK_COPY_MARK "onstack-handler4"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+_Static_assert(sizeof(onstack_action) == 1160, "another layout needs another version in ONSTACK_COPY_MARK");
+
+/*
+ * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a
+ * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
+ */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
+  uint64_t mark[2];
+} onstack_handler_head;
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and returns true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see sampler/signal/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
+}
+
+#endif
+
+#include <ucontext.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_action onstack_actions[ONSTACK_SIGNALS];
+ONSTACK_INTERNAL_DEFINE onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
+
+typedef void (*action_info)(int, siginfo_t *, void *);
+
+/* The kernel's mask of the interrupted code: the first 64 bits of uc_sigmask in every libc. */
+static ONSTACK_HANDLER onstack_kernel_sigset action_interrupted_mask(const ucontext_t *context) {
+  return *(const onstack_kernel_sigset *)(const void *)&context->uc_sigmask;
+}
+
+/* The alternate stack that the thread had when the signal came; outside of it: the interrupted stack. */
+static ONSTACK_HANDLER bool action_is_on_alternate(const ucontext_t *context, uint64_t sp) {
+  return sp - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size;
+}
+
+/*
+ * Contexts that are being forwarded right now, by any thread. An owner that chains to us brings the same ucontext in
+ * again while it is under way, further down the stack, or on the interrupted stack when it was called there. By another
+ * trampoline that is the way down. By the same one (an owner that installed itself twice) it goes to the next level,
+ * and when there is none it is a circle. Elsewhere on the stack the note is a left-over of an owner that left by
+ * siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
+ */
+#define ACTION_IN_FLIGHT 64u
+static struct {
+  uint64_t context;
+  uint64_t frame; /* this and the rest are written by the thread whose context it is */
+  uint64_t times; /* four bits for each trampoline: how often the context has come in by it */
+  bool switched;  /* the owner runs on the interrupted stack */
+} action_in_flight[ACTION_IN_FLIGHT];
+
+#define ACTION_TIMES 15u
+static ONSTACK_HANDLER uint64_t action_once(uint32_t trampoline) { return (uint64_t)1 << (4 * trampoline); }
+
+static ONSTACK_HANDLER bool action_is_under_way(uint32_t place, const void *context, uint64_t frame) {
+  if (action_in_flight[place].switched) return !action_is_on_alternate(context, frame);
+  return frame < action_in_flight[place].frame;
+}
+
+static ONSTACK_HANDLER void action_note(uint32_t place, uint64_t frame) {
+  action_in_flight[place].frame = frame;
+  action_in_flight[place].times = 0;
+  action_in_flight[place].switched = false;
+}
+
+/* Where this context is noted, now if it was not; ACTION_IN_FLIGHT: nowhere. */
+static ONSTACK_HANDLER uint32_t action_find_flight(const void *from, uint64_t frame) {
+  const uint64_t context = (uint64_t)(uintptr_t)from;
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
+    if (onstack_load_relaxed(&action_in_flight[i].context) != context) continue;
+    if (!action_is_under_way(i, from, frame)) action_note(i, frame);
+    return i;
+  }
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
+    uint64_t expected = 0;
+    if (onstack_load_relaxed(&action_in_flight[i].context) != 0 ||
+        !onstack_cas(&action_in_flight[i].context, &expected, context))
+      continue;
+    action_note(i, frame);
+    return i;
+  }
+  return ACTION_IN_FLIGHT;
+}
+
+/* The level that this context goes to now; *first: it has not been here by any trampoline. */
+static ONSTACK_HANDLER uint32_t action_enter_flight(uint32_t place, uint32_t trampoline, bool *first) {
+  *first = true;
+  if (place >= ACTION_IN_FLIGHT) return 0;
+  *first = action_in_flight[place].times == 0;
+  uint32_t level = (uint32_t)(action_in_flight[place].times / action_once(trampoline)) & ACTION_TIMES;
+  if (level < ACTION_TIMES) action_in_flight[place].times += action_once(trampoline);
+  return level;
+}
+
+/* Only the outermost forward of a context takes its note away. */
+static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t trampoline, uint32_t level) {
+  if (place >= ACTION_IN_FLIGHT) return;
+  if (level < ACTION_TIMES) action_in_flight[place].times -= action_once(trampoline);
+  if (action_in_flight[place].times == 0) onstack_publish(&action_in_flight[place].context, (uint64_t)0);
+}
+
+void onstack_action_forget_flights(void) {
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++)
+    if (onstack_load_relaxed(&action_in_flight[i].context) != 0)
+      onstack_store_relaxed(&action_in_flight[i].context, (uint64_t)0);
+}
+
+#define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
+
+typedef struct action_delivery {
+  const struct onstack_kernel_sigaction *previous;
+  siginfo_t *info;
+  void *context;
+  int signal;
+} action_delivery;
+
+/*
+ * Our handler runs with every signal blocked, so that nothing can nest over a claimed ring entry. An owner that asked
+ * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
+ * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
+ */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void
+action_deliver(const struct onstack_kernel_sigaction *previous, int signal, siginfo_t *info, void *context) {
+  onstack_kernel_sigset wanted = action_interrupted_mask(context) | previous->mask;
+  if (!(previous->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
+  /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
+  const onstack_kernel_sigset everything = ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
+  bool narrower = (wanted & everything) != everything;
+  onstack_kernel_sigset ours = 0;
+  if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
+  /* A handler without SA_SIGINFO does not look at the other two: so nothing hangs on flags and handler being of one moment
+     where the kernel is writing them. */
+  ((action_info)(uintptr_t)previous->handler)(signal, info, context);
+  if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
+}
+
+/*
+ * On the interrupted stack. A signal that comes meanwhile and has SA_ONSTACK must not begin at the top of the alternate
+ * stack, where the frames are that we came from, down to `used`: it gets what is left below them, if that is enough for
+ * anything, or comes here. Every signal is blocked until that is so, and again before it ends (action_deliver_on): in
+ * between, with our stack pointer here, the kernel would take the alternate stack for free.
+ */
+static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(const action_delivery *to, uint64_t used) {
+  stack_t whole, rest;
+  onstack_sys_call2(SYS_sigaltstack, 0, (long)&whole);
+  uint64_t left = used - (uint64_t)(uintptr_t)whole.ss_sp;
+  bool ours = !(whole.ss_flags & SS_DISABLE) && left < whole.ss_size;
+  rest = whole;
+  if (left >= ACTION_ALTERNATE_LEAST)
+    rest.ss_size = left;
+  else
+    rest.ss_flags = SS_DISABLE;
+  if (ours && onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0) < 0) {
+    /* It is too little for this process's signal frames (AMX). */
+    rest.ss_flags = SS_DISABLE;
+    onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
+  }
+  action_deliver(to->previous, to->signal, to->info, to->context);
+  if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&whole, 0);
+}
+
+/* Calls action_deliver_here(to, our stack pointer) on the stack that ends at `sp`. */
+void onstack_action_switch_stack(const action_delivery *to, uint64_t sp) __attribute__((visibility("hidden")));
+__asm__(".pushsection .text\n"
+        ".type onstack_action_switch_stack, %function\n"
+        "onstack_action_switch_stack:\n.cfi_startproc\n" ONSTACK_ARCH_CALL_ON_STACK(
+            "action_deliver_here") ".cfi_endproc\n.size onstack_action_switch_stack, . - "
+                                   "onstack_action_switch_stack\n.popsection\n");
+
+static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *previous,
+                                                    int signal, siginfo_t *info, void *context) {
+  const action_delivery to = {previous, info, context, signal};
+  /* A newer owner that chains to us may have left open every signal but its own. */
+  const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  onstack_kernel_sigset entered = 0;
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &entered);
+  onstack_action_switch_stack(&to, stack);
+  onstack_sys_sigprocmask(SIG_SETMASK, &entered, NULL);
+}
+
+/*
+ * Without SA_ONSTACK the kernel would have called the owner on the interrupted stack, and it may need more than an
+ * alternate stack has: one with room for 128 frames overflows the 8 KiB of a Rust thread. 0: it runs where we are.
+ */
+static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *previous, const ucontext_t *context,
+                                                 uint64_t frame) {
+  uint64_t sp = onstack_registers_free_below(context);
+  if (previous->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
+  return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
+}
+
+ONSTACK_HANDLER_APART void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
+                                               void *context) {
+  uint64_t stack = action_stack_for(owner, context, (uint64_t)(uintptr_t)__builtin_frame_address(0));
+  if (stack)
+    action_deliver_on(stack, owner, signal, info, context);
+  else
+    action_deliver(owner, signal, info, context);
+}
+
+static ONSTACK_HANDLER bool action_takes_signals(onstack_previous *previous) {
+  uint32_t fresh = 0;
+  if (!previous || previous->action.handler == (uint64_t)(uintptr_t)SIG_DFL ||
+      previous->action.handler == (uint64_t)(uintptr_t)SIG_IGN)
+    return false;
+  /* SA_RESETHAND: the first signal takes the handler, the rest meet SIG_DFL, which we swallow. */
+  return !(previous->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&previous->spent, &fresh, 1u);
+}
+
+static ONSTACK_HANDLER onstack_previous *action_published(const onstack_action *action, uint32_t trampoline,
+                                                          uint32_t level) {
+  return level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
+}
+
+/*
+ * What lies below a trampoline that is being installed, where it replaced something else than was expected: an owner has
+ * left, and what it put back tells who comes next; or one has come. The change may end meanwhile: then what is published
+ * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
+ * signal 48 bytes of a small stack, for what takes two changes between two lines here.
+ */
+static ONSTACK_HANDLER_APART onstack_previous *action_replaced(int signal, uint32_t trampoline, uint32_t level,
+                                                               uint32_t changing) {
+  onstack_action *action = &onstack_actions[signal];
+  onstack_previous *replaced = &action->replaced[trampoline];
+  const uint64_t was = onstack_load_relaxed(&replaced->action.handler), expected = onstack_load_relaxed(&action->expected);
+  onstack_fence_observe();
+  if (onstack_load_relaxed(&action->changing) != changing || was == expected)
+    return action_published(action, trampoline, level);
+  const onstack_copy *copy = &onstack_copy_self;
+  for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
+    const uint32_t theirs = onstack_trampoline_at(copy, was);
+    if (theirs < ONSTACK_TRAMPOLINES) return action_published(onstack_copy_action(copy, signal), theirs, level);
+  }
+  if (level == 0) return replaced;
+  /* Set right already, and published, it is a level of its own there. */
+  const onstack_previous *newest = action_published(action, trampoline, 0);
+  return action_published(action, trampoline, newest && newest->action.handler == was ? level : level - 1);
+}
+
+ONSTACK_HANDLER onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
+  const onstack_action *action = &onstack_actions[signal];
+  const uint32_t changing = onstack_observe(&action->changing);
+  if (onstack_action_changes(changing) == trampoline) return action_replaced(signal, trampoline, level, changing);
+  return action_published(action, trampoline, level);
+}
+
+/* To the next level; false: there is none. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
+                                                                              uint32_t trampoline) {
+  onstack_signal_counters *counts = &onstack_signal_counts[signal];
+  const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  bool first;
+  uint32_t place = action_find_flight(context, frame);
+  uint32_t level = action_enter_flight(place, trampoline, &first);
+  onstack_previous *previous = onstack_action_below(signal, trampoline, level);
+  bool takes = action_takes_signals(previous);
+  /* Counted once for each signal. */
+  if (first) onstack_add_relaxed(takes ? &counts->forwarded : &counts->swallowed, (uint64_t)1);
+  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&counts->forwarded_timer, (uint64_t)1);
+  uint64_t stack = takes ? action_stack_for(&previous->action, context, frame) : 0;
+  if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
+  if (stack)
+    action_deliver_on(stack, &previous->action, signal, info, context);
+  else if (takes)
+    action_deliver(&previous->action, signal, info, context);
+  if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
+  action_leave_flight(place, trampoline, level);
+  return previous || first;
+}
+
+/* Another copy's tick? */
+static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context) {
+  const onstack_copy *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (other->take(signal, info, context)) return true;
+  return false;
+}
+
+/* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
+ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
+  if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context)) return;
+  if (!action_pass(signal, info, context, trampoline))
+    onstack_add_relaxed(&onstack_signal_counts[signal].looped, (uint64_t)1);
+}
+
+/* ---- core/sampler/signal/nesting_handler.c ---- */
+/* ---- core/sampler/signal/nesting.h ---- */
+/*
+ * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
+ * clock) can expire together. The kernel delivers the thread's first. If the handler's mask blocks the signal, the kernel
+ * hands the other one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, and
+ * gets EINTR.
+ *
+ * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
+ * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
+ * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner that
+ * is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process:
+ * sampler/signal/nesting_fit.c says where they do.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_NESTING_H
+#define ONSTACK_SAMPLER_SIGNAL_NESTING_H
+
+#include <signal.h>
+
+typedef struct onstack_nesting {
+  uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
+  uint32_t watch; /* this process may be one where ours is open */
+  uint32_t open;  /* ours was installed open once: frames of that time may still be under way */
+} onstack_nesting;
+
+ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
+
+/* With `watch`: the first that the handler does. Blocks the signal, and returns the context of the code that was interrupted
+   when the signals of this moment came. NULL: an owner has called the handler, with the signal open; it has gone on and has
+   ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
+ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* What the handler does once the signal is blocked and the context known (sampler/source/entry_handler.c). */
+ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* ---- whether ours may be installed open (nesting_fit.c). Under the control lock ---- */
+
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
+
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
+ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
+
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
+
+#endif
+
+#include <signal.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_nesting onstack_nesting_state;
+
+#define NESTING_FRAMES 16u /* more are not looked through: there are fewer timers of one thread, and it ends */
+
+/*
+ * The context of the frame below, if this one interrupted a handler of ours at its first instruction. There the registers
+ * are as the kernel has set them: its frame at the stack pointer, and the third argument leads into that very frame. An owner
+ * that calls ours like a function, with whatever arguments, has no such frame there.
+ */
+static ONSTACK_HANDLER ucontext_t *nesting_below(const ucontext_t *context) {
+  const uint64_t pc = onstack_registers_pc(context);
+  if (onstack_trampoline_at(&onstack_copy_self, pc) >= ONSTACK_TRAMPOLINES) return NULL;
+  return onstack_registers_first_context(context);
+}
+
+/* The kernel has left nothing open but the signal itself; an owner's mask is its own affair. */
+static ONSTACK_HANDLER bool nesting_is_called(onstack_kernel_sigset mask, onstack_kernel_sigset itself) {
+  const onstack_kernel_sigset never = ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP);
+  return !(mask & itself) && (mask | itself | never) != ~(onstack_kernel_sigset)0;
+}
+
+ONSTACK_HANDLER void *onstack_nesting_enter(int signal, siginfo_t *info, void *from, uint32_t trampoline) {
+  ucontext_t *context = from, *below;
+  const uint64_t stack = context->uc_stack.ss_size;
+  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
+  /* Two that write at once may lose the smaller one, until its thread's next tick. */
+  if (stack > 0 && (least == 0 || stack < least)) onstack_store_relaxed(&onstack_nesting_state.least, stack);
+  if (!onstack_load_relaxed(&onstack_nesting_state.open)) return context;
+  const onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
+  onstack_kernel_sigset entered = 0;
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, &entered);
+  for (uint32_t i = 0; i < NESTING_FRAMES && (below = nesting_below(context)); i++) context = below;
+  if (!nesting_is_called(entered, set)) return context;
+  onstack_handler_go_on(signal, info, context, trampoline);
+  onstack_sys_sigprocmask(SIG_SETMASK, &entered, NULL);
+  return NULL;
+}
+
+/* ---- core/sampler/signal/own_threads_handler.c ---- */
+/* ---- core/sampler/signal/own_threads.h ---- */
+/*
+ * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
+ * preload's keeper. They are not sampled, and keep every signal blocked, because a host's handler has no business on them.
+ *
+ * But a process-wide tick that falls due on a thread which blocks its signal goes to another one, and ends that one's
+ * poll() or pause() with EINTR: an idle program would be woken by our own work. So while one of them works for the
+ * library alone (no sink of the host's), and nobody else has the signal, it leaves the signal open: since Linux 6.4 the
+ * kernel gives such a tick to the thread on which it fell due (kernel/signal.c), and there the handler passes over it.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_OWN_THREADS_H
+#define ONSTACK_SAMPLER_SIGNAL_OWN_THREADS_H
+
+#include <signal.h>
+
+#define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
+
+typedef struct onstack_own_thread {
+  int32_t tid;     /* 0: free. Written by the thread itself, and in the child of a fork */
+  int32_t open;    /* the signal that it leaves open now; 0: none (dekker: sampler/signal/action.c takes the action away) */
+  uint64_t cpu_ns; /* of its CPU time, what is in onstack_own_cpu_ns; the thread itself only */
+} onstack_own_thread;
+
+ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+
+/* What they have used of the process's CPU time, as of the last round of each: no sample accounts for that. */
+ONSTACK_INTERNAL_DATA uint64_t onstack_own_cpu_ns;
+
+/* A round of the calling thread, one of ours, is over. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_account(void);
+
+/* The calling thread is one of ours from here on, until it leaves. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_enter(void);
+/* Somebody is about to make one (1), or has failed to (-1). Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_expect(int32_t more);
+ONSTACK_INTERNAL void onstack_own_leave(void);
+
+/* Signal-safe. */
+ONSTACK_INTERNAL bool onstack_own_is(int32_t tid);
+ONSTACK_INTERNAL uint32_t onstack_own_count(void);
+/* With those that are about to be made, and those that have not entered yet. */
+ONSTACK_INTERNAL uint32_t onstack_own_count_expected(void);
+
+/* One is about to be made or has not entered yet, or one has left since `ns` (CLOCK_MONOTONIC): they may be fewer, or more, in
+   /proc than are counted here. */
+ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
+
+/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening
+   once. */
+ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
+/* The same without a session, where the handler that stands in is the installed one. */
+ONSTACK_INTERNAL void onstack_own_open_stood_in(int32_t signal);
+ONSTACK_INTERNAL void onstack_own_close(void);
+
+/* A handler that stands below ours in place of the host's (the preload's): the default disposition, while the host has none. */
+typedef struct onstack_own_stand_in {
+  uint64_t handler;    /* 0: there is none */
+  uint32_t has_host;   /* what it stands for is a handler (dekker, as `undisputed`) */
+  uint32_t interrupts; /* one without SA_RESTART: what the installed action is to be like (sampler/signal/action.c) */
+} onstack_own_stand_in;
+ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
+
+/* In the child of a fork, which has none of them. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_own_after_fork(void);
+
+/* Every signal but libc's own: setuid() sends one to every thread and waits for all of them. What a thread of ours is made
+   with; it inherits its creator's mask, which puts its own back right after. Ordinary threads. */
+static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(void) {
+  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  return every;
+}
+
+/* ---- the other side (own_threads_wait.c): a signal's action is to change while threads of ours have it open, or a thread of
+   ours has been killed ---- */
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+/* Forgets the threads of ours that have ended without onstack_own_leave: a seccomp filter for all threads
+   (SECCOMP_FILTER_FLAG_TSYNC) has killed them. Returns true if there was one, now or before: what it had locked stays locked.
+   Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
+
+#endif
+
+#include <signal.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_own_cpu_ns;
+
+static int32_t own_expected; /* threads that have not entered yet */
+static uint64_t own_left_ns; /* when the last one left */
+
+static uint64_t own_ns(clockid_t clock) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, clock, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
+
+void onstack_own_enter(void) {
+  int32_t self = onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    int32_t expected = 0;
+    if (!onstack_cas(&onstack_own_threads[i].tid, &expected, self)) continue;
+    onstack_own_threads[i].cpu_ns = own_ns(CLOCK_THREAD_CPUTIME_ID);
+    onstack_own_expect(-1);
+    return;
+  }
+}
+
+void onstack_own_expect(int32_t more) { onstack_add_relaxed(&own_expected, more); }
+
+static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
+    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return &onstack_own_threads[i];
+  return NULL;
+}
+
+void onstack_own_account(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own) return;
+  const uint64_t now = own_ns(CLOCK_THREAD_CPUTIME_ID);
+  onstack_add_relaxed(&onstack_own_cpu_ns, now - own->cpu_ns);
+  own->cpu_ns = now;
+}
+
+void onstack_own_leave(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  onstack_own_account();
+  onstack_store_relaxed(&own_left_ns, own_ns(CLOCK_MONOTONIC));
+  if (own) onstack_publish(&own->tid, 0); /* after the time: who misses it in the count sees when it left */
+}
+
+ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid); }
+
+uint32_t onstack_own_count(void) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_observe(&onstack_own_threads[i].tid) != 0;
+  return count;
+}
+
+uint32_t onstack_own_count_expected(void) { return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected); }
+
+bool onstack_own_changed_since(uint64_t ns) {
+  return onstack_load_relaxed(&own_expected) != 0 || onstack_load_relaxed(&own_left_ns) > ns;
+}
+
+static void own_open(int32_t signal, bool (*is_ours)(int32_t signal)) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || own->open != 0) return;
+  /* Before the look: who takes the handler away says so first and then looks here. */
+  onstack_dekker_store(&own->open, signal);
+  if (!is_ours(signal) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
+    onstack_dekker_store(&own->open, 0);
+    return;
+  }
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static bool own_is_undisputed(int32_t signal) { return onstack_dekker_load(&onstack_actions[signal].undisputed) != 0; }
+
+static bool own_is_stood_in(int32_t signal) {
+  struct onstack_kernel_sigaction now;
+  return onstack_own_stands_in.handler != 0 && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
+         now.handler == onstack_own_stands_in.handler;
+}
+
+void onstack_own_open(int32_t signal) { own_open(signal, own_is_undisputed); }
+
+void onstack_own_open_stood_in(int32_t signal) { own_open(signal, own_is_stood_in); }
+
+void onstack_own_close(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || onstack_load_relaxed(&own->open) == 0) return;
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(own->open);
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  onstack_dekker_store(&own->open, 0);
+}
+
+void onstack_own_after_fork(void) {
+  onstack_store_relaxed(&own_expected, 0);
+  onstack_store_relaxed(&onstack_own_cpu_ns, (uint64_t)0); /* the process's clock begins at 0 as well */
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
+}
+
+/* ---- core/sampler/source/arm_handler.c ---- */
+/* ---- core/sampler/source/arm.h ---- */
+/* A session's thread gets a timer of its own: in start and scans, and in the handler of a process tick. */
+#ifndef ONSTACK_SAMPLER_SOURCE_ARM_H
+#define ONSTACK_SAMPLER_SOURCE_ARM_H
+
+/* Timers of threads that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
+/* Some thread of some session has got no timer; else nobody has to look at the sessions' counters. Set for ever. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_refused;
+
+/* A timer on a kernel's clock for `record` (of the thread `tid`; NONE or ARMING): ARMED, or REFUSED. Signal-safe. */
+ONSTACK_INTERNAL void onstack_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock);
+
+/* Deletes a timer that onstack_arm made, by the id that onstack_timer_take gave. Signal-safe. */
+ONSTACK_INTERNAL void onstack_arm_remove(int32_t id);
+
+/* A well-mixed number in (0, period]. Statistical, not secret. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
+                                             uint64_t period_ns);
+
+#endif
+
+#include <errno.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_refused;
+
+/* splitmix64 over what differs between calls. */
+ONSTACK_HANDLER uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
+                                            uint64_t period_ns) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ generation;
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return x % period_ns + 1;
+}
+
+static ONSTACK_HANDLER bool arm_take_quota(void) {
+  if (onstack_add_relaxed(&onstack_timers_held, 1u) < onstack_load_relaxed(&onstack_timers_allowed)) return true;
+  onstack_sub_relaxed(&onstack_timers_held, 1u);
+  return false;
+}
+
+static ONSTACK_HANDLER int arm_create(const onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock) {
+  if (!arm_take_quota()) return -EAGAIN;
+  const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
+  const int result = onstack_timer_create(&record->timer, clock, slot->signal, tid, cookie);
+  if (result < 0) onstack_sub_relaxed(&onstack_timers_held, 1u);
+  return result;
+}
+
+ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock) {
+  onstack_timer *timer = &record->timer;
+  int32_t id;
+  onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
+  onstack_timer_reset(timer);
+  int result = arm_create(slot, record, tid, clock);
+  if (result < 0) {
+    /* EINVAL: the thread has ended since the scan met it. */
+    if (result != -EINVAL) {
+      onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+      onstack_store_relaxed(&onstack_timers_refused, 1u);
+    }
+    onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
+    return;
+  }
+  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
+  if (onstack_timer_set(timer, clock, first_ns, slot->period_ns) < 0) {
+    /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. */
+    onstack_timer_reset(timer);
+    if (onstack_timer_take(timer, ONSTACK_TIMER_REFUSED, &id)) onstack_arm_remove(id);
+    return;
+  }
+  onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
+}
+
+ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
+  onstack_timer_delete(id);
+  onstack_sub_relaxed(&onstack_timers_held, 1u);
+}
+
+/* ---- core/sampler/source/entry_handler.c ---- */
+/*
+ * The signal handler: recognizes a tick and has it recorded (record.h), or passes the signal on.
+ *
+ * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
+ * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
+ */
+/* ---- core/sampler/source/process_tick.h ---- */
+/*
+ * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal. Its signal goes to a
+ * running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler, with a first expiry uniform in
+ * (0, T], and each session a sample for its ticks that no sample accounts for.
+ *
+ * It expires when a period of the process's CPU time has gone by for which no thread has ticked by its own timer: such a tick
+ * puts it off by a period. So while all threads that work have timers it does not come. That matters, for it goes to the
+ * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
+ * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
+ * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
+ * Where a session has threads that got no timer, or a filter refuses to read the clock, it ticks each period.
+ *
+ * Control writes (clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
+ */
+#ifndef ONSTACK_SAMPLER_SOURCE_PROCESS_TICK_H
+#define ONSTACK_SAMPLER_SOURCE_PROCESS_TICK_H
+
+#include <signal.h>
+
+/* si_timerid of a tick that control sends to a thread (sampler/source/hand_on.h): none of the kernel's. */
+#define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
+
+/* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
+   them. False if a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);
+
+/* What of it has been used since the session's start. False: nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_used(const onstack_slot *slot, uint64_t *ns);
+
+/* The ticks of it that nothing in the session's counters accounts for; UINT64_MAX: nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
+
+/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
+   replaces it. True if it did (the thread counts as new). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+/* It ticks for `leader`, first when two steps have no tick of a thread. Nobody else sets it meanwhile: there is no leader, and
+   no handler inside. 0 or -errno. Start and stop. */
+ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
+
+/* How often a timer has expired. */
+static inline ONSTACK_HANDLER uint64_t onstack_ticks_of(const siginfo_t *info) {
+  return 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
+}
+
+/* Control has sent it, not the clock: the clock neither counts it nor goes by it. */
+static inline ONSTACK_HANDLER bool onstack_process_is_handed_on(const siginfo_t *info) {
+  return info->si_timerid == ONSTACK_PROCESS_HANDED_ON;
+}
+
+/* The CPU time that a tick stands for at most: what the process has used since its tick before, of one kernel tick at most; as
+   many periods as it has expired at least. Of one that was handed on what control says. Each tick asks once. Inside its
+   handler. */
+ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, const siginfo_t *info);
+
+/* It has ticked, and has met a thread without a timer or not. Inside the handler of that tick. */
+ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, const siginfo_t *info, bool found);
+
+/* What onstack_process_ticked calls. */
+ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
+
+/* A thread's own timer has ticked: `ticks` are now in the session's counters. Inside the handler of that tick. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_process_ticked(const onstack_slot *slot,
+                                                                                         uint64_t ticks) {
+  onstack_process_clock *clock = slot->process_clock;
+  if (clock && ticks >= onstack_load_relaxed(&clock->look_at) && onstack_load_relaxed(&clock->leader) == slot)
+    onstack_process_put_off(clock, slot);
+}
+
+#endif
+
+/* ---- core/sampler/ring/room.h ---- */
+#ifndef ONSTACK_SAMPLER_RING_ROOM_H
+#define ONSTACK_SAMPLER_RING_ROOM_H
+
+#include <ucontext.h>
+
+/*
+ * Whether the stack that the handler runs on has so many bytes left. On an alternate stack the room is known: the kernel's
+ * frame holds the stack's bounds. On a thread without one we run on the interrupted stack, whose end nobody tells us; the
+ * kernel has just written its own frame of several KiB there. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_has_room(const ucontext_t *context,
+                                                                                           uint32_t bytes) {
+  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  const uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
+  const uint64_t size = context->uc_stack.ss_size;
+  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
+  return here - low >= bytes;
+}
+
+#endif
+
+/* ---- core/sampler/source/runnable.h ---- */
+/*
+ * The time for which threads have waited for a processor, as long as no sample tells of it: where a clock measures that
+ * (slot->runnable_ns), a thread's own next tick takes it, and else the looking thread (sampler/source/wall_account.c).
+ */
+#ifndef ONSTACK_SAMPLER_SOURCE_RUNNABLE_H
+#define ONSTACK_SAMPLER_SOURCE_RUNNABLE_H
+
+#include <ucontext.h>
+
+/* Takes `ns` of a thread's (by its record's index) for a sample; false: there is not so much. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns);
+
+/* Records that of the calling thread, if it comes to a period: it has waited at one place or another of those where it runs.
+   As onstack_record_tick. */
+ONSTACK_INTERNAL void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
+
+#endif
+
+#include <sys/prctl.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
+
+/*
+ * Ours is a POSIX timer, or sent as if it were one (hand_on.c, clock_ticker.c), whose value lies in our thread
+ * region. Somebody who sends our cookie by sigqueue has si_code
+ * SI_QUEUE; another copy of this library has a region of its own.
+ */
+static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info) {
+  if (info->si_code != SI_TIMER) return (onstack_thread_tick){NULL, 0, 0};
+  return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
+}
+
+static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucontext_t *context) {
+  return onstack_has_room(context, slot->stack_bytes);
+}
+
+/* Counts ticks; what one sample may not stand for goes to `unattributed`. Returns the weight. */
+static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t ticks) {
+  /* More than 250 ms of overruns in one sample was a thread that blocked the signal or a clock that jumped: it says
+     nothing about the stack of this instant. */
+  uint32_t weight = ticks > slot->weight_max ? slot->weight_max : (uint32_t)ticks;
+  onstack_add_relaxed(&slot->counters.ticks, ticks);
+  if (ticks > weight) {
+    onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
+    /* They do not wait any more; without this new threads would weigh nothing until the next look. */
+    const uint64_t waiting = onstack_load_relaxed(&slot->counters.waiting);
+    onstack_store_relaxed(&slot->counters.waiting, waiting > ticks ? waiting - ticks : 0);
+  }
+  return weight;
+}
+
+/* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
+   at a time: the signal is queued again after its handler has begun. */
+static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
+  onstack_add_relaxed(&record->timer.ticks, (uint32_t)onstack_ticks_of(info));
+}
+
+/* What a thread had used when a scan found it comes with its first tick, as far as nobody else has had it
+   (entry_unaccounted). */
+static ONSTACK_HANDLER_APART uint64_t entry_take_before(const onstack_slot *slot, onstack_timer *timer) {
+  const uint64_t before = onstack_load_relaxed(&timer->before), unaccounted = onstack_process_unaccounted(slot);
+  onstack_store_relaxed(&timer->before, (uint16_t)0);
+  return unaccounted == UINT64_MAX ? 0 : unaccounted < before ? unaccounted : before;
+}
+
+static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
+                                              ucontext_t *context) {
+  onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
+  entry_count_own(record, info);
+  if (!entry_has_room(slot, context)) { /* none for what follows either */
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, onstack_ticks_of(info)));
+    return;
+  }
+  const uint64_t before = onstack_load_relaxed(&record->timer.before) ? entry_take_before(slot, &record->timer) : 0;
+  const uint32_t weight = entry_count_ticks(slot, onstack_ticks_of(info) + before);
+  onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
+  if (slot->runnable_ns)
+    onstack_runnable_record(slot, record, context); /* first: the last call leaves the stack to the other */
+  onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context, false);
+}
+
+/* A thread that has no record yet gets one, with its name and its timer. NULL when its buckets are full. */
+static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uint32_t tid) {
+  uint64_t name[2] = {0, 0};
+  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
+  if (!record) return NULL;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
+  onstack_seqlock_write_begin(&record->lock);
+  onstack_store_relaxed(&record->name[0], name[0]);
+  onstack_store_relaxed(&record->name[1], name[1]);
+  onstack_seqlock_write_end(&record->lock);
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
+  return record;
+}
+
+/*
+ * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
+ * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
+ * those that this tick brings, `brings_ns`: what the process has used since its last tick, of one kernel tick at most.
+ *
+ * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
+ * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
+ * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. Unaccounted is also what
+ * the timers of threads that have ended did not come to tell (after their last kernel tick), and what threads used that no
+ * tick has met. So the sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
+ *
+ * Two handlers that ask at the same time may both take the same tick; the next pays.
+ */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
+                                                                                        uint64_t brings_ns,
+                                                                                        uint64_t age_ns) {
+  const uint64_t brings = (brings_ns + slot->period_ns - 1) / slot->period_ns;
+  const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t unaccounted = onstack_process_unaccounted(slot);
+  if (unaccounted == UINT64_MAX) return brings;
+  return unaccounted < most ? unaccounted : most;
+}
+
+/* A session's process clock has met a thread. Counts that, and finds its record (NULL: it has none), and whether that has a
+   timer. False: the thread is one of ours, and nothing is due. */
+static ONSTACK_HANDLER bool entry_is_met(onstack_slot *slot, uint32_t tid, onstack_thread **record, bool *armed) {
+  onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
+  *record = onstack_thread_find(&slot->threads, tid);
+  *armed = *record && onstack_timer_state_of(&(*record)->timer) == ONSTACK_TIMER_ARMED;
+  return *record || slot->own_threads || !onstack_own_is((int32_t)tid);
+}
+
+/* Where its stack has no room for the session's sample, none for reading clocks either. What was handed on a scan takes later,
+   and then all of its time. */
+static ONSTACK_HANDLER void entry_meet_without_room(onstack_slot *slot, uint32_t tid, const siginfo_t *info) {
+  onstack_thread *record;
+  bool armed;
+  if (onstack_process_is_handed_on(info)) return;
+  if (!entry_is_met(slot, tid, &record, &armed) || armed) return;
+  onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, 1));
+}
+
+/* The session looks at the thread, and gives it a timer if it has none. True: it had none. */
+static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_t brings_ns, ucontext_t *context) {
+  onstack_thread *record;
+  bool armed;
+  if (!entry_is_met(slot, tid, &record, &armed)) return false;
+  if (armed && !onstack_process_revive(slot, record, tid)) return false;
+  uint64_t age_ns = 0;
+  if (!record && !onstack_dekker_load(&slot->scanning)) {
+    record = entry_adopt(slot, tid);
+    if (record)
+      onstack_timer_read_clock(onstack_timer_cpu_clock(tid),
+                               &age_ns); /* without one it will be new at its next meeting, too */
+  }
+  uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, brings_ns, age_ns));
+  if (weight == 0) return true;
+  /* With all buckets of this id full the process record lends its (empty) name and bounds. */
+  if (!record) record = slot->threads.process;
+  onstack_record_tick(slot, record, tid, weight, context, false);
+  return true;
+}
+
+/* Inside of the clock. */
+static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  uint64_t brings_ns = 0; /* until a session has room */
+  bool found = false;
+  if (!onstack_process_is_handed_on(info)) entry_count_own(clock->record, info);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
+    /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
+       above, with another clock. */
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
+        onstack_load_relaxed(&slot->process_clock) == clock) {
+      if (!entry_has_room(slot, context)) {
+        entry_meet_without_room(slot, tid, info);
+      } else {
+        if (brings_ns == 0) brings_ns = onstack_process_brings(clock, info);
+        found |= entry_meet(slot, tid, brings_ns, context);
+      }
+    }
+  }
+  /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
+  if (brings_ns > 0) onstack_process_met(clock, info, found);
+}
+
+static ONSTACK_HANDLER bool entry_is_of(uint32_t generation, onstack_thread_tick tick) {
+  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0;
+}
+
+static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
+  return entry_is_of(generation, tick) && onstack_timer_ticks_as(&tick.record->timer, info->si_timerid);
+}
+
+/* True if it was a tick of a session that runs, or has not counted its last ones yet. */
+static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_thread_tick tick, const siginfo_t *info,
+                                               ucontext_t *context) {
+  const uint32_t state = onstack_dekker_load(&slot->state);
+  if (!entry_is_current(slot->generation, tick, info)) return false;
+  if (state == ONSTACK_SLOT_RUNNING) {
+    entry_thread_tick(slot, tick.record, info, context);
+  } else if (state == ONSTACK_SLOT_STOPPING) {
+    const uint64_t ticks = onstack_ticks_of(info);
+    onstack_add_relaxed(&slot->counters.ticks, ticks);
+    onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
+    entry_count_own(tick.record, info);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+static ONSTACK_HANDLER void entry_count_late(int signal, bool taken) {
+  if (!taken) onstack_add_relaxed(&onstack_signal_counts[signal].late, (uint64_t)1);
+}
+
+/* These two by value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. Each is inside
+   before it looks at the state; see slot.h. */
+static ONSTACK_HANDLER_APART void entry_thread_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
+                                                     ucontext_t *context) {
+  onstack_dekker_add(&tick.record->busy, 1u);
+  entry_count_late(signal, entry_session_tick(&onstack_slots[tick.slot], tick, info, context));
+  onstack_dekker_sub(&tick.record->busy, 1u);
+}
+
+static ONSTACK_HANDLER_APART void entry_process_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
+                                                      ucontext_t *context) {
+  onstack_process_clock *clock = &onstack_slots[tick.slot - ONSTACK_MAX_SESSIONS].own_process_clock;
+  onstack_inside_enter(&clock->inside,
+                       (uint32_t)onstack_sys_gettid()); /* asked again later: that takes no room on the stack */
+  const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
+  const bool handed_on = onstack_process_is_handed_on(info);
+  const bool taken = handed_on ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
+  entry_count_late(signal, taken);
+  if (taken) entry_process_tick(clock, info, context);
+  onstack_inside_leave(&clock->inside, (uint32_t)onstack_sys_gettid());
+}
+
+static ONSTACK_HANDLER void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
+  if (tick.slot < ONSTACK_MAX_SESSIONS)
+    entry_thread_timer(tick, signal, info, context);
+  else
+    entry_process_timer(tick, signal, info, context);
+}
+
+/*
+ * In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
+ * build) or hidden. A trampoline keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the
+ * kernel; its number goes in the register of a fourth argument, which no caller of a signal handler expects to keep.
+ */
+#ifdef ONSTACK_SINGLE_FILE
+#define ENTRY_SCOPE(name) ""
+#else
+#define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
+#endif
+/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. The assembler repeats
+   them: written out, they are a longer string than C promises to take. */
+__asm__(".pushsection .text\n"
+        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
+        ".balign 64\n.quad onstack_copy_self - .\n.quad \\number\n.ascii \"" ONSTACK_COPY_MARK "\"\n"
+        ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
+        ".cfi_startproc\n" ONSTACK_ARCH_ENTRY_JUMP ".cfi_endproc\n"
+        ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
+        ".endr\n" ENTRY_SCOPE(
+            "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
+
+/* A tick of this copy that came in through another one's handler. */
+static ONSTACK_HANDLER bool entry_take(int signal, siginfo_t *info, void *context) {
+  const onstack_thread_tick tick = entry_recognize(info);
+  if (!tick.record) return false;
+  entry_tick_of(tick, signal, info, context);
+  return true;
+}
+
+ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
+    .bytes = sizeof(onstack_copy),
+    .action_bytes = sizeof(onstack_action),
+    .actions = onstack_actions,
+    .take = entry_take,
+    .trampoline = onstack_handler_trampoline,
+};
+
+ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
+  const onstack_thread_tick tick = entry_recognize(info);
+  if (tick.record)
+    entry_tick_of(tick, signal, info, context);
+  else
+    onstack_action_forward(signal, info, context, trampoline);
+}
+
+/* Where the trampolines lead; `trampoline` is the one that the signal came in by. */
+ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
+                                                                 uint32_t trampoline) {
+  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, info, context, trampoline);
+  if (context) onstack_handler_go_on(signal, info, context, trampoline);
+}
+
+/* ---- core/sampler/source/process_tick_handler.c ---- */
+
+#include <time.h>
+
+/* How often a process tick may meet a thread between two of its own ticks before we doubt its timer: to look at it costs
+   less than a process tick. */
+#define PROCESS_DOUBT 4u
+
+/* See process_search. */
+#define PROCESS_LOOKS_MOST 16u
+#define PROCESS_RESTS_MOST 3u
+
+ONSTACK_HANDLER bool onstack_process_read(const onstack_slot *slot, uint64_t *ns) {
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, ns)) return false;
+  if (!slot->own_threads) *ns -= onstack_load_relaxed(&onstack_own_cpu_ns);
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_process_used(const onstack_slot *slot, uint64_t *ns) {
+  uint64_t now_ns;
+  if (slot->process_start_ns == 0 || !onstack_process_read(slot, &now_ns)) return false;
+  /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
+  const int64_t used_ns = (int64_t)(now_ns - slot->process_start_ns);
+  *ns = used_ns > 0 ? (uint64_t)used_ns : 0;
+  return true;
+}
+
+ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
+  const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks) + onstack_load_relaxed(&slot->counters.waiting);
+  uint64_t cpu_ns;
+  if (!onstack_process_used(slot, &cpu_ns)) return UINT64_MAX;
+  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period_ns - accounted);
+  return unaccounted > 0 ? (uint64_t)unaccounted : 0;
+}
+
+ONSTACK_HANDLER uint64_t onstack_process_brings(onstack_process_clock *clock, const siginfo_t *info) {
+  if (onstack_process_is_handed_on(info)) return onstack_load_relaxed(&clock->handed_ns);
+  const uint64_t expired_ns = onstack_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
+  const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
+  uint64_t now_ns;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return expired_ns;
+  const int64_t since_ns = (int64_t)(now_ns - onstack_load_relaxed(&clock->met_ns));
+  onstack_store_relaxed(&clock->met_ns, now_ns);
+  const uint64_t used_ns = since_ns <= 0 ? 0 : (uint64_t)since_ns < spread_ns ? (uint64_t)since_ns : spread_ns;
+  return used_ns > expired_ns ? used_ns : expired_ns;
+}
+
+ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_timer *timer = &record->timer;
+  uint64_t left_ns;
+  int32_t id;
+  if (onstack_add_relaxed(&timer->meetings, (uint8_t)1) + 1u < PROCESS_DOUBT) return false;
+  onstack_store_relaxed(&timer->meetings, (uint8_t)0);
+  /* An armed timer of a living thread always has time left; one whose thread is gone reads zero. */
+  if (onstack_timer_left(timer, &left_ns) < 0 || left_ns != 0) return false;
+  if (!onstack_timer_take(timer, ONSTACK_TIMER_ARMING, &id)) return false;
+  onstack_arm_remove(id);
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
+  return true;
+}
+
+/* What is due by the leader's ticks and our own threads: `expires_ns` moves along with it. */
+static ONSTACK_HANDLER uint64_t process_accounted(const onstack_process_clock *clock, const onstack_slot *leader) {
+  const uint64_t own_ns = leader->own_threads ? 0 : onstack_load_relaxed(&onstack_own_cpu_ns);
+  return onstack_load_relaxed(&leader->counters.ticks) * clock->period_ns + own_ns;
+}
+
+static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *clock, uint64_t most) {
+  return onstack_arm_random(clock->record, 0, clock->generation, most);
+}
+
+/* For timers that threads of a session were refused: it ticks each period, for the leader's ticks say nothing of those. */
+static ONSTACK_HANDLER bool process_stands_in(const onstack_process_clock *clock) {
+  if (!onstack_load_relaxed(&onstack_timers_refused)) return false; /* eight cache lines less */
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (onstack_load_relaxed(&slot->process_clock) == clock && onstack_load_relaxed(&slot->counters.threads_unarmed) > 0)
+      return true;
+  }
+  return false;
+}
+
+/* A handler never waits: one that finds another one setting the clock leaves it to that. */
+static ONSTACK_HANDLER bool process_hold(onstack_process_clock *clock) {
+  uint32_t expected = 0;
+  return onstack_cas(&clock->setting, &expected, 1u);
+}
+
+static ONSTACK_HANDLER void process_let_go(onstack_process_clock *clock) { onstack_publish(&clock->setting, 0u); }
+
+/* From which tick of the leader on putting it off is worth two system calls: when a step and a half are left. */
+static ONSTACK_HANDLER void process_look(onstack_process_clock *clock, const onstack_slot *leader, uint64_t left_ns) {
+  const uint64_t enough_ns = clock->step_ns + clock->step_ns / 2;
+  const uint64_t ticks = left_ns > enough_ns ? (left_ns - enough_ns) / clock->period_ns : 0;
+  onstack_store_relaxed(&clock->look_at, onstack_load_relaxed(&leader->counters.ticks) + (ticks > 0 ? ticks : 1));
+}
+
+static ONSTACK_HANDLER int process_set(onstack_process_clock *clock, uint64_t at_ns, uint64_t *left_ns) {
+  clock->expires_ns = at_ns;
+  return onstack_timer_set_at(&clock->record->timer, at_ns, clock->period_ns, !clock->uncounted, left_ns);
+}
+
+/* The next tick comes when the process has used `after_ns`; `still`: whatever ticks meanwhile. Held. */
+static ONSTACK_HANDLER int process_set_after(onstack_process_clock *clock, const onstack_slot *leader, uint64_t after_ns,
+                                             bool still) {
+  uint64_t now_ns;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return -1;
+  clock->uncounted = false;
+  const int result = process_set(clock, now_ns + after_ns, NULL);
+  clock->unticked_ns = clock->expires_ns - process_accounted(clock, leader);
+  process_look(clock, leader, after_ns);
+  if (still) onstack_store_relaxed(&clock->look_at, UINT64_MAX);
+  return result;
+}
+
+int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader) {
+  clock->looks = clock->rests = 0;
+  clock->looks_most = 1;
+  onstack_store_relaxed(&clock->period_ns, leader->period_ns); /* handlers read it */
+  clock->blind = process_set_after(clock, leader, 2 * clock->step_ns, false) != 0;
+  if (!clock->blind) return 0;
+  /* A filter lets nobody read the clock: it ticks each period. */
+  onstack_store_relaxed(&clock->look_at, UINT64_MAX);
+  onstack_timer_reset(&clock->record->timer);
+  return onstack_timer_set(&clock->record->timer, CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->period_ns);
+}
+
+/*
+ * A tick has met a thread that has a timer. Either another one works that has none, or nobody is missing: the ticks of
+ * threads are late by what the kernel's tick and the wait for a processor take, and that adds up and changes. So it comes again
+ * soon for some times, longer each time that this was in vain, and then not before more is unaccounted for than now: what is
+ * late does not grow, what is missing does.
+ *
+ * It goes to the thread that crosses its instant, and all processors look at the same moment, one after the other, each with
+ * what its own thread has used: an instant that is not spread over all that work leaves some out.
+ */
+static ONSTACK_HANDLER void process_search(onstack_process_clock *clock, const onstack_slot *leader) {
+  if (++clock->looks <= clock->looks_most) {
+    process_set_after(clock, leader, process_random(clock, clock->spread_ns), true);
+    return;
+  }
+  clock->looks = 0;
+  if (clock->rests < PROCESS_RESTS_MOST) clock->rests++;
+  process_set_after(clock, leader, (clock->step_ns << clock->rests) + process_random(clock, clock->step_ns), false);
+  if (clock->looks_most < PROCESS_LOOKS_MOST) clock->looks_most *= 4;
+}
+
+/* While ticks are unaccounted for the search goes on; else it comes again by itself, in a period of what is unaccounted for. */
+static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const onstack_slot *leader, uint64_t expiries) {
+  clock->looks = clock->rests = 0;
+  if (onstack_process_unaccounted(leader) > 0) {
+    process_set_after(clock, leader, process_random(clock, clock->spread_ns), true);
+    return;
+  }
+  clock->expires_ns += expiries * clock->period_ns;
+  clock->unticked_ns = clock->expires_ns - process_accounted(clock, leader);
+  process_look(clock, leader, clock->period_ns);
+}
+
+ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, const siginfo_t *info, bool found) {
+  if (onstack_process_is_handed_on(info)) return;
+  const onstack_slot *leader = onstack_dekker_load(&clock->leader);
+  if (!leader || clock->blind || process_stands_in(clock) || !process_hold(clock)) return;
+  if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
+    if (found)
+      process_found(clock, leader, onstack_ticks_of(info));
+    else
+      process_search(clock, leader);
+  }
+  process_let_go(clock);
+}
+
+/* When the clock has expired already, its tick is on its way, and says when the next one comes. */
+static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const onstack_slot *leader) {
+  uint64_t now_ns, left_ns;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns) || now_ns >= clock->expires_ns) return;
+  const uint64_t before_ns = clock->expires_ns, most_ns = now_ns + (clock->step_ns << PROCESS_RESTS_MOST) + clock->step_ns;
+  uint64_t at_ns = clock->unticked_ns + process_accounted(clock, leader);
+  if ((int64_t)(at_ns - most_ns) > 0) { /* a thread has had the signal blocked, and all its ticks come at once */
+    at_ns = most_ns;
+    clock->unticked_ns = at_ns - process_accounted(clock, leader);
+  }
+  if ((int64_t)(at_ns - before_ns) >= (int64_t)(clock->period_ns / 2) && process_set(clock, at_ns, &left_ns) == 0 &&
+      left_ns > before_ns - now_ns) {
+    clock->uncounted = true;
+    onstack_timer_due_from(&clock->record->timer, before_ns);
+  }
+  process_look(clock, leader, clock->expires_ns - now_ns);
+}
+
+ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
+  /* Before the looks: stop changes both and then waits for us. */
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_inside_enter(&clock->inside, tid);
+  if (process_stands_in(clock))
+    onstack_store_relaxed(&clock->look_at, UINT64_MAX);
+  else if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
+           onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {
+    process_put_off(clock, slot);
+    process_let_go(clock);
+  }
+  onstack_inside_leave(&clock->inside, tid);
+}
+
+/* ---- core/sampler/source/runnable_handler.c ---- */
+
+ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns) {
+  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  while (held_ns >= ns)
+    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
+  return false;
+}
+
+static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
+  const uint64_t index = (uint64_t)(thread - slot->threads.records);
+  if (index >= ONSTACK_THREAD_RECORDS) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
+  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period_ns)) return 0;
+  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
+}
+
+ONSTACK_HANDLER_APART void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
+  const uint32_t weight = runnable_periods(slot, thread);
+  if (weight == 0) return;
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  onstack_record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
+}
+
+/* ---- core/sampler/threads/thread_table_handler.c ---- */
+
+_Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
+
+/* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
+   record a slot, the thread ids, and the notes. */
+typedef struct thread_region {
+  onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread clocks[ONSTACK_MAX_SESSIONS];
+  onstack_thread process[ONSTACK_MAX_SESSIONS];
+  uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread_note notes[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+} thread_region;
+
+static thread_region *thread_region_base; /* written once before the first handler is installed */
+
+void onstack_thread_region_set(void *memory) { onstack_publish(&thread_region_base, (thread_region *)memory); }
+
+size_t onstack_thread_region_bytes(void) { return sizeof(thread_region); }
+
+void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
+  table->records = thread_region_base->records[slot];
+  table->process = &thread_region_base->process[slot];
+  table->tids = thread_region_base->tids[slot];
+  table->notes = thread_region_base->notes[slot];
+}
+
+onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
+
+ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
+  const thread_region *region = onstack_observe(&thread_region_base);
+  const uint64_t records = (uint64_t)ONSTACK_MAX_SESSIONS * ONSTACK_THREAD_RECORDS;
+  onstack_thread_tick tick = {NULL, 0, 0};
+  if (!region) return tick;
+  uint64_t offset = value - (uint64_t)(uintptr_t)region; /* wraps to a huge number below the region */
+  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return tick;
+  uint64_t index = offset / sizeof(onstack_thread);
+  tick.record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
+  tick.generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
+  tick.slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : ONSTACK_MAX_SESSIONS + (index - records));
+  return tick;
+}
+
+ONSTACK_HANDLER void onstack_inside_enter(onstack_inside *inside, uint32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
+    uint32_t none = 0;
+    if (onstack_load_relaxed(&inside->tids[i]) == 0 && onstack_dekker_cas(&inside->tids[i], &none, tid)) return;
+  }
+  onstack_dekker_add(&inside->more, 1u);
+}
+
+ONSTACK_HANDLER bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
+    uint32_t has = tid;
+    if (onstack_load_relaxed(&inside->tids[i]) == tid) return onstack_dekker_cas(&inside->tids[i], &has, 0u);
+  }
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_inside_leave(onstack_inside *inside, uint32_t tid) {
+  if (!onstack_inside_take_out(inside, tid)) onstack_dekker_sub(&inside->more, 1u);
+}
+
+static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
+  /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
+     short-lived threads use the same few pages again. */
+  return tid / ONSTACK_THREAD_BUCKET % (ONSTACK_THREAD_RECORDS / ONSTACK_THREAD_BUCKET) * ONSTACK_THREAD_BUCKET;
+}
+
+ONSTACK_HANDLER onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid) {
+  uint32_t home = thread_home(tid);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
+    if (onstack_observe(&table->tids[index]) == tid) return &table->records[index];
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid) {
+  uint32_t home = thread_home(tid);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
+    uint32_t expected = 0;
+    if (onstack_load_relaxed(&table->tids[index]) != 0) continue;
+    if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
+    onstack_thread *record = &table->records[index];
+    onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
+    onstack_timer_reset(&record->timer);
+    return record;
+  }
+  return NULL;
+}
+
+void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
+  onstack_seqlock_write_begin(&record->lock);
+  for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], (uint64_t)0);
+  onstack_stack_bounds_clear(&record->bounds);
+  onstack_thread_note_of(table, record)->looked = 0;
+  onstack_store_relaxed(&onstack_thread_note_of(table, record)->waiting, 0u);
+  onstack_seqlock_write_end(&record->lock);
+  onstack_publish(&table->tids[record - table->records], 0u);
+}
+
+onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table, const onstack_thread *record) {
+  return &table->notes[record - table->records];
+}
+
+ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record) {
+  if (record == table->process) return 0;
+  return onstack_load_relaxed(&table->tids[record - table->records]);
+}
+
+ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
+                                             onstack_stack_range ranges[ONSTACK_STACK_RANGES]) {
+  const uint32_t begun = onstack_seqlock_begin(&record->lock);
+  for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+    ranges[i].low = onstack_load_relaxed(&record->bounds.ranges[i].low);
+    ranges[i].high = onstack_load_relaxed(&record->bounds.ranges[i].high);
+  }
+  if (onstack_seqlock_held(&record->lock, begun)) return true;
+  for (uint32_t i = 0; i < 2; i++) name[i] = 0;
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) ranges[i].low = ranges[i].high = 0;
+  return false;
+}
+
+/* ---- core/sampler/threads/timer_handler.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
+
+ONSTACK_HANDLER bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id) {
+  if (!onstack_timer_move(timer, ONSTACK_TIMER_ARMED, to)) return false;
+  *id = onstack_load_relaxed(&timer->id);
+  return true;
+}
+
+void onstack_timer_clear(onstack_timer *timer) {
+  onstack_timer_move(timer, ONSTACK_TIMER_REFUSED, ONSTACK_TIMER_NONE);
+  onstack_timer_move(timer, ONSTACK_TIMER_UNWANTED, ONSTACK_TIMER_NONE);
+  onstack_timer_move(timer, ONSTACK_TIMER_STOPPED, ONSTACK_TIMER_NONE);
+}
+
+void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIMER_NONE; }
+
+ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
+  onstack_store_relaxed(&timer->ticks, 0u);
+  onstack_store_relaxed(&timer->first, 0u);
+  onstack_store_relaxed(&timer->before, (uint16_t)0);
+}
+
+/* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
+ONSTACK_HANDLER int32_t onstack_timer_cpu_clock(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
+
+static ONSTACK_HANDLER uint64_t timer_nanoseconds(const struct onstack_timespec *time) {
+  return (uint64_t)time->seconds * 1000000000u + (uint64_t)time->nanoseconds;
+}
+
+static ONSTACK_HANDLER uint32_t timer_units(uint64_t ns) {
+  return (uint32_t)((ns + ONSTACK_TIMER_UNIT - 1) / ONSTACK_TIMER_UNIT);
+}
+
+static ONSTACK_HANDLER uint32_t timer_instant(uint64_t ns) {
+  const uint32_t units = timer_units(ns);
+  return units ? units : 1;
+}
+
+ONSTACK_HANDLER bool onstack_timer_read_clock(int32_t clock, uint64_t *ns) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
+  *ns = timer_nanoseconds(&now);
+  return true;
+}
+
+static ONSTACK_HANDLER int timer_make(int32_t clock, int32_t signal, uint32_t tid, uint64_t cookie, int32_t *id) {
+  struct onstack_kernel_sigevent event;
+  event.value = cookie;
+  event.signal = signal;
+  event.notify = tid ? ONSTACK_SIGEV_THREAD_ID : ONSTACK_SIGEV_SIGNAL;
+  event.tid = (int32_t)tid;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(event.pad); i++) *(volatile int32_t *)&event.pad[i] = 0;
+  return onstack_sys_timer_create(clock, &event, id);
+}
+
+ONSTACK_HANDLER int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
+                                         uint64_t cookie) {
+  int32_t id = -1;
+  const int result = timer_make(clock, signal, tid, cookie, &id);
+  if (result == 0) onstack_store_relaxed(&timer->id, id);
+  return result;
+}
+
+static ONSTACK_HANDLER struct onstack_timespec timer_timespec(uint64_t nanoseconds) {
+  return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
+}
+
+static ONSTACK_HANDLER int timer_tick_at(onstack_timer *timer, int flags, uint64_t first_ns, uint64_t period_ns,
+                                         uint64_t *left_ns) {
+  const struct onstack_kernel_itimerspec spec = {timer_timespec(period_ns), timer_timespec(first_ns)};
+  struct onstack_kernel_itimerspec old;
+  /* Before it can tick: a tick is checked against state and id. */
+  onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
+  const int result = onstack_sys_timer_settime(onstack_load_relaxed(&timer->id), flags, &spec, left_ns ? &old : NULL);
+  if (result == 0 && left_ns) *left_ns = timer_nanoseconds(&old.value);
+  return result;
+}
+
+/* The first tick's instant is accounted before it is set: a tick that came before its time would make the account wrong, and
+   between two clocks the caller may wait for a processor. Where a filter refuses to read the clock, it is not known. */
+ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns) {
+  uint64_t now;
+  const bool known = onstack_timer_read_clock(clock, &now);
+  if (known) first_ns += now;
+  if (known) onstack_store_relaxed(&timer->first, timer_instant(first_ns));
+  return timer_tick_at(timer, known ? TIMER_ABSTIME : 0, first_ns, period_ns, NULL);
+}
+
+ONSTACK_HANDLER void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns) {
+  onstack_store_relaxed(&timer->ticks, 0u);
+  onstack_store_relaxed(&timer->first, timer_instant(from_ns));
+}
+
+ONSTACK_HANDLER int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
+                                         uint64_t *left_ns) {
+  if (anew) onstack_timer_due_from(timer, at_ns);
+  return timer_tick_at(timer, TIMER_ABSTIME, at_ns, period_ns, left_ns);
+}
+
+ONSTACK_HANDLER int onstack_timer_left(const onstack_timer *timer, uint64_t *ns) {
+  struct onstack_kernel_itimerspec spec = {{0, 0}, {0, 0}};
+  const int result = onstack_sys_timer_gettime(onstack_load_relaxed(&timer->id), &spec);
+  if (result == 0) *ns = timer_nanoseconds(&spec.value);
+  return result;
+}
+
+/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
+   does, stop leaves our handler (sampler/signal/action.c). EINVAL: there is no such timer, and its number may be somebody
+   else's by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
+ONSTACK_HANDLER void onstack_timer_delete(int32_t id) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int result = onstack_sys_timer_delete(id);
+  if (result == 0 || result == -EINVAL) return;
+  result = onstack_sys_timer_settime(id, 0, &never, NULL);
+  if (result < 0 && result != -ESRCH) onstack_add_relaxed(&onstack_timers_left, 1u);
+}
+
+uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns) {
+  const uint32_t ticks = onstack_load_relaxed(&timer->ticks), first = onstack_load_relaxed(&timer->first);
+  if (first == 0 || now_ns == 0) return ticks;
+  /* Since the first tick that has not come; rounded down, as no tick is due before its time. */
+  const int32_t late = (int32_t)((uint32_t)(now_ns / ONSTACK_TIMER_UNIT) - first - timer_units((uint64_t)ticks * period_ns));
+  return late < 0 ? ticks : ticks + 1 + (uint32_t)((uint64_t)late * ONSTACK_TIMER_UNIT / period_ns);
+}
+
+uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due) {
+  if (onstack_timer_state_of(timer) != ONSTACK_TIMER_STOPPED) return 0;
+  const int32_t missing = (int32_t)(due - onstack_load_relaxed(&timer->ticks));
+  return missing > 0 ? (uint32_t)missing : 0;
+}
+
+/* A filter may let timers be made but not set, or not deleted. */
+int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int32_t id = -1;
+  int result = timer_make(clock, signal, tid, 0, &id);
+  if (result < 0) return result;
+  result = onstack_sys_timer_settime(id, 0, &never, NULL);
+  int deleted = onstack_sys_timer_delete(id);
+  return result < 0 ? result : deleted;
+}
+
+/* ---- core/sampler/unwind/call_site_check_handler.c ---- */
+
+/* ---- core/sampler/unwind/pc_cache.h ---- */
+/*
+ * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
+ * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
+ * value and the epoch's seal. A torn or outdated entry does not check and is a miss. All 64 bits of the epoch count: an
+ * entry may lie here for as long as the process lives, and what it names is unmapped.
+ *
+ * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
+ * may still use the old epoch and the old table, one that begins later can do neither.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_PC_CACHE_H
+#define ONSTACK_SAMPLER_UNWIND_PC_CACHE_H
+
+#define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
+
+/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check_handler.c). */
+#define ONSTACK_PC_UNPROVEN 1u
+
+typedef struct onstack_pc_entry {
+  uint64_t check;
+  uint64_t value; /* an even address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
+} onstack_pc_entry;
+
+ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
+ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
+
+/* The factors are odd: no two epochs and no two values give the same product. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(uint64_t epoch) {
+  return epoch * 0xd1b54a32d192ed03u;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value, uint64_t seal) {
+  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
+}
+
+static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
+  return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
+}
+
+/* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc, uint64_t seal) {
+  const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
+  uint64_t value = onstack_load_relaxed(&entry->value);
+  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
+}
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc, uint64_t value,
+                                                                                              uint64_t seal) {
+  onstack_pc_entry *entry = onstack_pc_entry_of(pc);
+  onstack_store_relaxed(&entry->value, value);
+  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, seal));
+}
+
+#endif
+
+typedef struct call_site_batch {
+  uint32_t count;
+  uint32_t frames[ONSTACK_COPY_MANY];
+  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
+} call_site_batch;
+
+/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
+static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *unwound_by,
+                                                  uint32_t count, uint32_t next, uint64_t seal) {
+  batch->count = 0;
+  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
+    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
+    batch->frames[batch->count] = next;
+    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
+  }
+  return next;
+}
+
+static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t seal) {
+  uint64_t value = onstack_pc_recall(return_address - 1, seal);
+  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
+}
+
+/* An interpreter's entry that calls return to, which nobody called from there. */
+static ONSTACK_HANDLER_APART bool call_site_is_entry(uint64_t return_address) {
+  uint64_t code;
+  return onstack_memory_copy_many(&return_address, 1, &code) == 1 && onstack_return_entry_begins(code);
+}
+
+/* The frames before the first that is not code by today's map. */
+static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
+  onstack_code_range last = {0, 0};
+  for (uint32_t next = 1; next < count; next++) {
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
+    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed) {
+  for (uint32_t i = 0; i < believed; i++)
+    if (unwound_by[i] != ONSTACK_BY_RULES) return false;
+  return believed > 1;
+}
+
+ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
+  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
+     over (sampler/modules/modules.c counts it up before anything is unmapped). */
+  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
+  call_site_batch batch;
+  uint32_t next = 1;
+  count = call_sites_listed(frames, unwound_by, count);
+  while (next < count) {
+    next = call_site_collect(&batch, frames, unwound_by, count, next, seal);
+    for (uint32_t i = 0; i < batch.count;) {
+      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
+      for (uint32_t end = i + got; i < end; i++) {
+        const uint64_t address = frames[batch.frames[i]];
+        if (!onstack_call_ends((const uint8_t *)&batch.words[i]) && !call_site_is_entry(address)) return batch.frames[i];
+        call_site_note(address, seal);
+      }
+      i++; /* past the one that could not be read */
+    }
+  }
+  return count;
+}
+
+/* ---- core/sampler/unwind/code_map_handler.c ---- */
+
+ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
+
+static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
+  return address - range->low < range->high - range->low;
+}
+
+ONSTACK_HANDLER bool onstack_code_is_known(uint64_t address, onstack_code_range *last) {
+  if (address - last->low < last->high - last->low) return true;
+  const uint32_t begun = onstack_seqlock_begin(&onstack_code.lock);
+  uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
+  if (onstack_seqlock_is_written(begun) || high > ONSTACK_CODE_RANGES) return true;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  onstack_code_range found = {0, 0};
+  if (low < onstack_load_relaxed(&onstack_code.count) && low < ONSTACK_CODE_RANGES) {
+    found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
+    found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
+  }
+  if (!onstack_seqlock_held(&onstack_code.lock, begun)) return true;
+  if (address - found.low < found.high - found.low) {
+    *last = found;
+    return true;
+  }
+  return false;
+}
+
+ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+  if (onstack_code_is_known(address, last)) return true;
+  onstack_store_relaxed(&onstack_code.stale, 1u);
+  return false;
+}
+
+ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  for (uint32_t i = 0; i < runtimes; i++) {
+    const onstack_code_range *text = &onstack_code.go[i].text;
+    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
+    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
+  if (!code_range_holds(&go->span, address)) return NULL;
+  for (uint32_t special = 0; special < go->special_count; special++)
+    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
+  return NULL;
+}
+
+ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address) {
+  const onstack_go_special *special = onstack_code_go_special(go, address);
+  return special ? special->kind : ONSTACK_GO_PLAIN;
+}
+
+/* ---- core/sampler/unwind/frame_pointer_aarch64_handler.c ---- */
+/* ---- core/sampler/unwind/frame_pointer.h ---- */
+/* Chains of frame pointers: where they end, and how they go on at a change of stacks. */
+#ifndef ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
+#define ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
+
+/* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
+
+/*
+ * Whether a chain of frame pointers is whole where it ends. Zero marks the outermost frame, but code without frame pointers
+ * keeps anything in the register, zero too, and leaves it zero from the beginning of a thread on. So the chain is whole only
+ * if its last frame is known to begin stacks:
+ *
+ *   the entries of the program and of its loader
+ *   musl's code that calls main, if it is a library: on the first words of the main thread's stack
+ *   libc's code that calls the function of a thread: it called that of a thread of ours, too
+ *   Go's functions at which a stack begins (sampler/unwind/code_map.h)
+ */
+
+/* Written by ordinary threads, with the same numbers each time; 0: not known. */
+typedef struct onstack_chain_roots {
+  uint64_t entry;         /* of the program */
+  uint64_t loader_entry;  /* of its loader, where the kernel starts the main thread */
+  uint64_t main_sp;       /* the stack pointer there */
+  uint64_t thread_begins; /* the return address of a thread's function */
+  uint32_t has_libc;      /* libc is a library */
+} onstack_chain_roots;
+
+ONSTACK_INTERNAL_DATA onstack_chain_roots onstack_chain_roots_known;
+
+/* Whether a stack begins in the frame that holds `address` (inside the call), whose callee's CFA is `sp`. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_chain_begins(uint64_t address, uint64_t sp);
+
+/* Why a chain that ends in this frame is not whole, or ONSTACK_TRUNCATED_NOT. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp);
+
+/* The function of a thread of ours says where it returns to. */
+#define ONSTACK_CHAIN_THREAD_BEGINS()                                                                                       \
+  onstack_chain_note_thread((uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
+ONSTACK_INTERNAL void onstack_chain_note_thread(uint64_t return_address);
+
+/* ---- changes of stacks --------------------------------------------------------------------------------------------------- */
+
+/* What unwinder_frame_pointer_handler.c shares with its parts for each processor. */
+
+typedef struct onstack_fp_cursor {
+  uint64_t fp;
+  uint64_t floor;     /* the next record must lie here or above */
+  uint64_t system_sp; /* arm64: g0.sched.sp outside of the last callback passed; 0: the thread's own */
+  bool scheduled;     /* a frame of Go's scheduler was passed */
+} onstack_fp_cursor;
+
+/* The record at the cursor belongs to code at `pc`, which asmcgocall or crosscall2 has called. */
+typedef struct onstack_fp_call {
+  const onstack_go_runtime *go;
+  uint64_t saved_fp;
+  uint64_t pc;
+  uint64_t return_address;
+  uint32_t kind; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
+} onstack_fp_call;
+
+/* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
+
+#endif
+
+#if defined(__aarch64__)
+
+static ONSTACK_HANDLER bool fp_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(memory, address, pair)) return false;
+  *word = pair[0];
+  return true;
+}
+
+/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
+   thread is in C. 0: not known. */
+static ONSTACK_HANDLER uint64_t fp_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, g0, sp;
+  if (!layout->known || memory->elsewhere || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
+  if (!fp_read(memory, g + layout->g_m, &m) || !fp_read(memory, m, &g0)) return 0;
+  return fp_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
+}
+
+/*
+ * runtime/asm_arm64.s: a C frame's record does not tell its CFA, where asmcgocall stores g and depth. But that is just
+ * below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
+ * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
+ */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                const onstack_fp_call *call) {
+  uint64_t link[2];
+  if (call->saved_fp > cursor->fp && onstack_memory_read_pair(memory, call->saved_fp, link) &&
+      link[0] == call->saved_fp + 8) {
+    cursor->floor = cursor->fp = call->saved_fp;
+    return true;
+  }
+  uint64_t system_sp = cursor->system_sp ? cursor->system_sp : fp_system_sp(memory, call->go);
+  uint64_t sp = system_sp > cursor->fp ? onstack_go_waiting_sp(memory, system_sp - 16) : 0;
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp - 8;
+  return true;
+}
+
+/*
+ * From cgocallback's record to crosscall2's (runtime/cgo/asm_arm64.s), which keeps C's x29 and LR at the top of its frame
+ * and leaves x29 alone: where that is only SP tells. `pc` is in cgocallback, 16(RSP) of whose frame is the system SP of
+ * the calls outside.
+ */
+static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                const onstack_fp_call *call) {
+  onstack_go_frame callback, crosscall;
+  uint64_t saved[2];
+  if (!onstack_go_frame_at(call->go, call->pc - 1, &callback) ||
+      !onstack_go_frame_at(call->go, call->return_address - 1, &crosscall))
+    return false;
+  if (!onstack_memory_read_pair(memory, cursor->fp + 24, saved)) return false;
+  cursor->system_sp = saved[0];
+  cursor->floor = cursor->fp = cursor->fp + 8 + (uint64_t)callback.depth + (uint64_t)crosscall.depth - 16;
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
+  return call->kind == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
+                                       : fp_cross_crosscall2(memory, cursor, call);
+}
+
+#endif
+
+/* ---- core/sampler/unwind/frame_pointer_x86_64_handler.c ---- */
+
+#if defined(__x86_64__)
+
+/*
+ * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
+ * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
+ * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
+ * old, freed one.
+ */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp;
+  return true;
+}
+
+/*
+ * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
+ * it another link to that record, which RBP points at during the call. The word above that link is no return address.
+ */
+static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t link[2];
+  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
+}
+
+ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
+  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
+  cursor->floor = cursor->fp + 16;
+  cursor->fp = call->saved_fp;
+  fp_skip_double_record(memory, cursor);
+  return true;
+}
+
+#endif
+
+/* ---- core/sampler/unwind/generated_code_aarch64_handler.c ---- */
+/* ---- core/sampler/unwind/generated_code.h ---- */
+/*
+ * Steps through code that no module describes: what a just-in-time compiler wrote, mostly. Its names are
+ * profile/generated/name_source.h's.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
+#define ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
+
+/* A frame in such code; after a step, that of its caller. */
+typedef struct onstack_code_frame {
+  uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
+  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
+  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
+} onstack_code_frame;
+
+/*
+ * Steps to the caller, by the chain of frame pointers, and where that ends, by what is known of runtimes that enter such code.
+ * pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the stack is cut here.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory);
+
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+/* ---- code that is jumped to ---------------------------------------------------------------------------------------------- */
+
+/*
+ * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
+ * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
+ * labels in execute_ex, which on x86_64 reserves room for it in that frame (Zend/zend_vm_opcodes.h,
+ * ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
+ *
+ * One for the process. Written in ordinary threads, by two of them that know a half each.
+ */
+
+typedef struct onstack_jumped_code {
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
+  uint64_t from;
+  uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
+  uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
+  uint64_t bytes;      /* 0: not known (publish / observe) */
+} onstack_jumped_code;
+
+ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
+
+#endif
+
+#if defined(__aarch64__)
+
+/* wazero's guests keep no records, and use x29 like any other register. Until one does, its record is that of the Go function
+   that entered the guest, and leads past that function and past everybody on the guest's stack. */
+ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
+  return !onstack_code_find_go(return_address - 1);
+}
+
+/* No runtime of generated code is known that clears x29. */
+ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
+  (void)frame;
+  (void)memory;
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+#endif
+
+/* ---- core/sampler/unwind/generated_code_handler.c ---- */
+/*
+ * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
+ * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
+ * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
+ *
+ * A register that cannot be a frame pointer has another use in that code: Guile keeps the pointer of its own stack there, qemu
+ * its state of the processor. Then nothing describes the code.
+ */
+
+ONSTACK_INTERNAL_DEFINE onstack_jumped_code onstack_code_jumped;
+
+static ONSTACK_HANDLER bool code_is_jumped(uint64_t address) {
+  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`: published behind it */
+  return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
+}
+
+/* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
+   (sampler/unwind/walk.h). */
+static ONSTACK_HANDLER_APART onstack_truncation code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory) {
+  onstack_module module = {.low = 0};
+  uint64_t pair[2];
+  const onstack_rule *rule = onstack_rules_find(onstack_load_relaxed(&onstack_code_jumped.from), &module);
+  if (!rule) return module.pending ? ONSTACK_TRUNCATED_PENDING : ONSTACK_TRUNCATED_NO_RULE;
+  const uint64_t size = rule->cfa == ONSTACK_CFA_FP ? onstack_load_relaxed(&onstack_code_jumped.frame_size) : 0;
+  if ((rule->cfa != ONSTACK_CFA_SP && size == 0) || rule->ra == ONSTACK_AT_SAME) return ONSTACK_TRUNCATED_NO_RULE;
+  /* The code has registers of its own: the frame pointer may be anything. */
+  const uint64_t cfa = frame->sp + size + (uint64_t)(int64_t)rule->cfa_offset;
+  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (!onstack_address_plausible(cfa) || cfa <= frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (rule->fp != ONSTACK_AT_SAME) {
+    if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->fp * 8), pair))
+      return ONSTACK_TRUNCATED_UNREADABLE;
+    frame->fp = pair[0];
+  }
+  if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->ra * 8) - 8, pair))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  frame->pc = onstack_address_strip(pair[1]);
+  frame->sp = cfa;
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
+  uint64_t record[2];
+  if (frame->fp & 7 || frame->fp < frame->sp) return ONSTACK_TRUNCATED_NO_RULE;
+  if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  frame->sp = frame->fp + 16;
+  frame->fp = record[0];
+  frame->pc = onstack_address_strip(record[1]);
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory) {
+  if (code_is_jumped(frame->pc - !frame->exact)) return code_leave_jumped(frame, memory);
+  if (frame->fp != 0) return code_step_by_record(frame, memory);
+  return frame->exact ? ONSTACK_TRUNCATED_NO_RULE /* it may be any number there */
+                      : onstack_code_leave_guest(frame, memory);
+}
+
+/* ---- core/sampler/unwind/generated_code_x86_64_handler.c ---- */
+
+#if defined(__x86_64__)
+
+/*
+ * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
+ * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
+ * abi_entry_amd64.s):
+ *
+ *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
+ *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
+ *
+ * Every guest function gets the context as its first argument. One that calls others keeps it for them, in its frame or in
+ * a register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
+ * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
+ *
+ * A function that calls nothing keeps it nowhere. But Go's frame has it: on the goroutine's stack, whose bounds g has, there
+ * is a return address into Go, and above it the arguments. What earlier calls left there, and frames that entered other
+ * guests, look alike. The right context says so: some words before it are the top of the guest's stack and its preamble
+ * (call_engine.go, callEngine).
+ */
+#define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
+#define CODE_GUEST_CANDIDATES 8u /* that are followed */
+#define CODE_GUEST_ENGINE 16u    /* words before the context that are looked at */
+#define CODE_GUEST_SLOTS 4096u /* bytes of arguments and results between the top of the guest's stack and its first frame */
+#define CODE_GUEST_PREAMBLE 4096u /* bytes of a preamble */
+#define CODE_GUEST_PAIRS 2048u    /* of the goroutine's stack, from its end down */
+#define CODE_GUEST_COPIES 128u    /* the same where each is a system call */
+
+ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
+  (void)return_address;
+  return true; /* who has no records there clears RBP first */
+}
+
+/* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
+   signal stack is small. */
+static ONSTACK_HANDLER bool code_leave_context(onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
+                                               uint64_t pair[2]) {
+  if (!onstack_memory_read_pair(memory, context + 16, pair)) return false;
+  const uint64_t fp = pair[0], sp = pair[1];
+  if (sp & 7 || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
+  if (pair[0] != context && pair[1] != context) return false;
+  if (!onstack_memory_read_pair(memory, sp, pair)) return false;
+  if (!onstack_code_find_go(pair[0] - 1)) return false;
+  onstack_memory_enter_stack(memory, sp);
+  frame->switched = true;
+  frame->pc = pair[0];
+  frame->sp = sp + 8;
+  frame->fp = fp;
+  return true;
+}
+
+/* By the words below the top of the guest's stack. */
+static ONSTACK_HANDLER bool code_leave_by_guest(onstack_code_frame *frame, onstack_memory *memory, uint64_t pair[2]) {
+  uint64_t last = 0;
+  uint32_t followed = 0;
+  for (uint32_t i = 3; i < CODE_GUEST_WORDS && followed < CODE_GUEST_CANDIDATES; i++) {
+    const uint64_t at = frame->sp - 8 * (uint64_t)i;
+    if (at < frame->low || !onstack_memory_read_pair(memory, at, pair)) break;
+    const uint64_t word = pair[0];
+    if (word == last || word & 7 || !onstack_address_plausible(word) || word - frame->low < frame->sp - frame->low) continue;
+    last = word;
+    followed++;
+    if (code_leave_context(frame, memory, word, pair)) return true;
+  }
+  return false;
+}
+
+/* Whether `context` belongs to the guest whose preamble the frame is. */
+static ONSTACK_HANDLER bool code_guest_is(const onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
+                                          uint64_t pair[2]) {
+  bool top = false, preamble = false;
+  for (uint32_t i = 2; i <= CODE_GUEST_ENGINE; i += 2) {
+    if (!onstack_memory_read_pair(memory, context - 8 * (uint64_t)i, pair)) return false;
+    top |= pair[0] - frame->sp < CODE_GUEST_SLOTS || pair[1] - frame->sp < CODE_GUEST_SLOTS;
+    preamble |= frame->pc - pair[0] < CODE_GUEST_PREAMBLE || frame->pc - pair[1] < CODE_GUEST_PREAMBLE;
+  }
+  return top && preamble;
+}
+
+/* By a frame of Go at `sp`, if it begins with a return address into Go and has entered this guest. */
+static ONSTACK_HANDLER bool code_leave_by_frame(onstack_code_frame *frame, onstack_memory *memory, uint64_t return_address,
+                                                uint64_t sp, uint64_t pair[2]) {
+  if (!onstack_code_find_go(return_address - 1) || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
+  const uint64_t contexts[2] = {pair[0], pair[1]};
+  for (uint32_t i = 0; i < 2; i++) {
+    if (contexts[i] & 7 || !onstack_address_plausible(contexts[i])) continue;
+    if (!onstack_memory_read_pair(memory, contexts[i] + 16, pair) || pair[1] != sp) continue;
+    if (code_guest_is(frame, memory, contexts[i], pair) && code_leave_context(frame, memory, contexts[i], pair)) return true;
+  }
+  return false;
+}
+
+/* By the stack of the goroutine that the thread runs. */
+static ONSTACK_HANDLER bool code_leave_by_stack(onstack_code_frame *frame, onstack_memory *memory, const uint64_t stack[2],
+                                                uint64_t pair[2]) {
+  onstack_memory_enter_stack(memory, stack[1] - 16);
+  const uint32_t most = memory->high != 0 ? CODE_GUEST_PAIRS : CODE_GUEST_COPIES;
+  uint64_t at = stack[1] & ~(uint64_t)15;
+  for (uint32_t i = 0; i < most && at - stack[0] >= 32; i++) {
+    at -= 16;
+    if (!onstack_memory_read_pair(memory, at, pair)) return false;
+    const uint64_t words[2] = {pair[0], pair[1]};
+    for (uint32_t k = 0; k < 2; k++)
+      if (code_leave_by_frame(frame, memory, words[k], at + 8 * (uint64_t)k, pair)) return true;
+  }
+  return false;
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
+  const uint32_t runtimes = onstack_observe(&onstack_code.go_count);
+  uint64_t stack[2], pair[2];
+  if (code_leave_by_guest(frame, memory, pair)) return ONSTACK_TRUNCATED_NOT;
+  for (uint32_t i = 0; i < runtimes; i++)
+    if (onstack_go_running_stack(memory, &onstack_code.go[i], stack) && code_leave_by_stack(frame, memory, stack, pair))
+      return ONSTACK_TRUNCATED_NOT;
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+#endif
+
+/* ---- core/sampler/unwind/go_stack_handler.c ---- */
+
+/* runtime/runtime2.go, _func: offsets of the fields that are read here (Go 1.18 and later). */
+#define GO_FUNC_PCSP 16u
+#define GO_FUNC_FLAG 41u
+#define GO_FUNC_SIZE 44u
+#define GO_FLAG_SPWRITE 2u
+
+static ONSTACK_HANDLER uint32_t go_half(const uint8_t *at) {
+  return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+/* A varint of at most 32 bits; the position becomes `end` when it runs out. */
+static ONSTACK_HANDLER uint32_t go_varint(const uint8_t **at, const uint8_t *end) {
+  uint32_t value = 0;
+  for (uint32_t shift = 0; *at < end && shift < 35; shift += 7) {
+    uint8_t byte = *(*at)++;
+    value |= (uint32_t)(byte & 0x7f) << (shift & 31);
+    if (!(byte & 0x80)) return value;
+  }
+  *at = end;
+  return 0;
+}
+
+/* The last function whose entry is not behind `offset`. The caller has checked that there is one. */
+static ONSTACK_HANDLER uint32_t go_find_function(const onstack_go_functions *functions, uint32_t offset) {
+  uint32_t low = 0, high = functions->count;
+  while (high - low > 1) {
+    uint32_t middle = low + (high - low) / 2;
+    if (go_half(functions->functab + (size_t)middle * 8) <= offset)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+ONSTACK_HANDLER bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t address, onstack_go_frame *frame) {
+  const onstack_go_functions *functions = &go->functions;
+  uint64_t offset = address - functions->text;
+  if (offset > UINT32_MAX || offset < go_half(functions->functab)) return false;
+  uint32_t function = go_find_function(functions, (uint32_t)offset);
+  uint32_t entry = go_half(functions->functab + (size_t)function * 8);
+  uint32_t record = go_half(functions->functab + (size_t)function * 8 + 4);
+  if ((uint64_t)record + GO_FUNC_SIZE > (uint64_t)(functions->end - functions->functions)) return false;
+  const uint8_t *at = functions->functions + record;
+  uint32_t pcsp = go_half(at + GO_FUNC_PCSP);
+  if (pcsp == 0 || pcsp >= (size_t)(functions->end - functions->pctab)) return false;
+  frame->entry = functions->text + entry;
+  frame->writes_sp = (at[GO_FUNC_FLAG] & GO_FLAG_SPWRITE) != 0;
+  /* Pairs {value delta, zigzag; PC delta} (runtime/symtab.go, step); the value begins with -1 at the entry. */
+  const uint8_t *pair = functions->pctab + pcsp;
+  uint32_t value = UINT32_MAX;
+  uint64_t pc = entry;
+  for (bool first = true; pair < functions->end; first = false) {
+    uint32_t delta = go_varint(&pair, functions->end);
+    if (delta == 0 && !first) return false;
+    value += delta & 1 ? ~(delta >> 1) : delta >> 1;
+    pc += (uint64_t)go_varint(&pair, functions->end) * functions->quantum;
+    if (offset < pc) {
+      frame->depth = (int32_t)value;
+      return frame->depth >= 0 && (frame->depth & 7) == 0;
+    }
+  }
+  return false;
+}
+
+/* g.stack must look like a stack that holds `depth` bytes; 1 GiB is Go's maximal stack (64-bit). */
+static ONSTACK_HANDLER bool go_stack_is_sane(const uint64_t stack[2], uint64_t depth) {
+  return onstack_address_plausible(stack[0]) && onstack_address_plausible(stack[1]) && stack[1] > stack[0] &&
+         stack[1] - stack[0] <= ((uint64_t)1 << 30) && depth < stack[1] - stack[0] && !(depth & 7);
+}
+
+/*
+ * g.stack of the goroutine that waits for the C code on this stack. It lies in a mapping with goroutines' stacks, whose bounds
+ * are known once one of them was walked: then the reader may load it as it loads the stack itself, a tenth of the time of the
+ * kernel's copy. Nobody frees a g that waits for this very thread, and Go never unmaps the memory of its heap
+ * (runtime/mheap.go: only its pages are given back).
+ */
+static ONSTACK_HANDLER bool go_read_stack(onstack_memory *memory, uint64_t g, uint64_t stack[2]) {
+  const uint64_t low = memory->low, high = memory->high;
+  const onstack_stack_range *range = onstack_memory_find_range(memory, g);
+  if (range) {
+    memory->low = range->low;
+    memory->high = range->high;
+  }
+  const bool got = onstack_memory_read_pair(memory, g, stack);
+  memory->low = low;
+  memory->high = high;
+  return got;
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp) {
+  uint64_t saved[2], stack[2];
+  if (!onstack_memory_read_pair(memory, sp, saved)) return 0;
+  uint64_t g = saved[ONSTACK_GO_SAVED_G], depth = saved[1 - ONSTACK_GO_SAVED_G];
+  if (g == 0) return onstack_address_plausible(depth) && !(depth & 7) ? depth : 0;
+  if (!go_read_stack(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
+  return stack[1] - depth;
+}
+
+static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(memory, address, pair)) return false;
+  *word = pair[0];
+  return true;
+}
+
+/* The g of the thread whose stack it is. */
+static ONSTACK_HANDLER bool go_read_g(onstack_memory *memory, const onstack_go_layout *layout, uint64_t *g) {
+  return layout->known && !memory->elsewhere && go_read(memory, onstack_thread_pointer() + layout->tls_g, g);
+}
+
+ONSTACK_HANDLER bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]) {
+  uint64_t g;
+  return go_read_g(memory, &go->layout, &g) && go_read_stack(memory, g, stack) && go_stack_is_sane(stack, 0);
+}
+
+/* *waits: the goroutine's g, 0 for none. */
+static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *waits,
+                                            onstack_go_point *at) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, g0, curg, curg_m, stack[2];
+  if (!go_read_g(memory, layout, &g)) return false;
+  if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
+  if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
+  *at = (onstack_go_point){0, 0, 0};
+  *waits = curg;
+  if (curg == 0) return true;
+  if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
+  if (!go_read(memory, curg + layout->sched_sp, &at->sp) || !go_read(memory, curg + layout->sched_pc, &at->pc)) return false;
+  if (layout->sched_lr != 0 && !go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
+  return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - at->sp);
+}
+
+ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
+  uint64_t waits;
+  return go_find_waiting(memory, go, &waits, at);
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
+  uint64_t waits;
+  return go_find_waiting(memory, go, &waits, at) ? waits : 0;
+}
+
+/* ---- core/sampler/unwind/memory_handler.c ---- */
+
+#include <errno.h>
+
+ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  if (address & 7 || !onstack_address_plausible(address)) return false;
+  /* The common case: the same page as the frame before. */
+  if (address >= memory->page_low && address + 16 <= memory->page_high) {
+    words[0] = *(const volatile uint64_t *)(uintptr_t)address;
+    words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
+    return true;
+  }
+  return memory->reader->read_pair(memory, address, words);
+}
+
+ONSTACK_HANDLER const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address) {
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++)
+    if (address >= memory->ranges[i].low && address < memory->ranges[i].high) return &memory->ranges[i];
+  return NULL;
+}
+
+/* A thread pointer further up than this is not taken for the top of this stack. */
+#define MEMORY_STACK_BYTES ((uint64_t)256 << 20)
+
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_memory_main_end;
+
+/* libc places the thread pointer at the top of the stacks that it makes. */
+ONSTACK_HANDLER uint64_t onstack_memory_stack_end(uint64_t sp) {
+  const uint64_t last = onstack_load_relaxed(&onstack_memory_main_end);
+  uint64_t top = onstack_thread_pointer();
+  if (last > sp && last - sp < MEMORY_STACK_BYTES && (top <= sp || last < top)) top = last;
+  return top > sp && top - sp < MEMORY_STACK_BYTES ? top : 0;
+}
+
+ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp) {
+  memory->low = memory->high = 0;
+  if (!onstack_address_plausible(sp)) return;
+  const onstack_stack_range *range = onstack_memory_find_range(memory, sp);
+  if (range) {
+    memory->low = range->low;
+    memory->high = range->high;
+    return;
+  }
+  if (memory->bounds && onstack_stack_bounds_request(memory->bounds, sp)) memory->asked = true;
+}
+
+/* ---- copy ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reader `copy`: process_vm_readv(2) on our own process. The kernel copies under its own fault handling, so the memory
+ * may vanish at any instant. It needs no privilege for oneself; ENOSYS under qemu-user and EPERM under some seccomp
+ * filters are found by the self-test.
+ */
+
+ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, 16}, remote = {address, 16};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 16;
+}
+
+ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
+  struct onstack_vector remote[ONSTACK_COPY_MANY];
+  for (uint32_t i = 0; i < count; i++) remote[i] = (struct onstack_vector){addresses[i], 8};
+  long got = onstack_sys_process_vm_readv(&local, 1, remote, count);
+  /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
+     elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
+  return got > 0 ? (uint32_t)got / 8 : 0;
+}
+
+static bool copy_self_test(const void *good, const void *bad) {
+  uint64_t words[2];
+  return onstack_memory_copy_pair((uint64_t)(uintptr_t)good, words) &&
+         !onstack_memory_copy_pair((uint64_t)(uintptr_t)bad, words);
+}
+
+static ONSTACK_HANDLER bool copy_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  (void)memory;
+  return onstack_memory_copy_pair(address, words);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy_self_test, copy_read_pair};
+
+/* ---- probe --------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
+ * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
+ * (a seccomp filter's EPERM) proves nothing.
+ *
+ * A set of 8 bytes that lies across the end of a page asks for two pages at the price of one: the walk goes up the stack,
+ * so the page above is asked for at once where it belongs to the stack. One process_vm_readv for many pages costs more than
+ * the questions that it saves (about 300 ns a page, and ten times a question before the first), and so does
+ * madvise(MADV_POPULATE_READ) (100 ns a page and 300 before the first); both take the lock of the process's mappings.
+ */
+
+#define MEMORY_PROBE_HOW (~0)
+
+/* All of the 8 bytes. */
+static ONSTACK_HANDLER bool probe_is_readable(uint64_t address) {
+  const onstack_kernel_sigset *set = (const onstack_kernel_sigset *)(uintptr_t)address;
+  return onstack_sys_sigprocmask(MEMORY_PROBE_HOW, set, NULL) == -EINVAL;
+}
+
+/* A page and the one above it. */
+static ONSTACK_HANDLER bool probe_both(uint64_t page) {
+  return probe_is_readable(page + ONSTACK_PAGE - sizeof(onstack_kernel_sigset) / 2);
+}
+
+static bool probe_self_test(const void *good, const void *bad) {
+  const uint64_t page = (uint64_t)(uintptr_t)good;
+  return probe_is_readable(page) && !probe_is_readable((uint64_t)(uintptr_t)bad) && probe_both(page - ONSTACK_PAGE) &&
+         !probe_both(page);
+}
+
+/* Proves [low, high), one page or two, which lies in the proven part or beside it: that grows. */
+static ONSTACK_HANDLER bool probe_pages(onstack_memory *memory, uint64_t low, uint64_t high) {
+  const uint64_t page = low >= memory->page_low && low < memory->page_high ? low + ONSTACK_PAGE : low;
+  uint64_t end = page + ONSTACK_PAGE;
+  if (page >= high || (high <= memory->page_high && low >= memory->page_low)) return true;
+  if (end < memory->high && probe_both(page))
+    end += ONSTACK_PAGE;
+  else if (end < high || !probe_is_readable(page))
+    return false;
+  if (memory->page_low == memory->page_high) memory->page_low = memory->page_high = page;
+  if (page < memory->page_low) memory->page_low = page;
+  if (end > memory->page_high) memory->page_high = end;
+  return true;
+}
+
+static ONSTACK_HANDLER bool probe_is_beside(uint64_t part_low, uint64_t part_high, uint64_t low, uint64_t high) {
+  return low <= part_high && high >= part_low;
+}
+
+/* A part as one word: the address of its first page, and the number of pages. Of a larger one the upper end is kept. */
+static ONSTACK_HANDLER uint64_t probe_pack(uint64_t low, uint64_t high) {
+  uint64_t pages = (high - low) / ONSTACK_PAGE;
+  if (pages >= ONSTACK_PAGE) pages = ONSTACK_PAGE - 1;
+  return (high - pages * ONSTACK_PAGE) | pages;
+}
+
+/* Puts the proven part by, and takes up the one that [low, high) lies in or beside, or begins one. */
+static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uint64_t high) {
+  uint64_t put = probe_pack(memory->page_low, memory->page_high);
+  memory->page_low = memory->page_high = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory->before); i++) {
+    const uint64_t part = memory->before[i];
+    const uint64_t part_low = part & ~(ONSTACK_PAGE - 1), part_high = part_low + part % ONSTACK_PAGE * ONSTACK_PAGE;
+    memory->before[i] = put;
+    put = part;
+    if (!probe_is_beside(part_low, part_high, low, high)) continue;
+    memory->page_low = part_low;
+    memory->page_high = part_high;
+    return;
+  }
+}
+
+static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
+  if (address < memory->low || address + 16 > memory->high)
+    return memory->copy_works && onstack_memory_copy_pair(address, words);
+  const uint64_t low = address & ~(ONSTACK_PAGE - 1);
+  const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+  if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);
+  if (!probe_pages(memory, low, high)) return false;
+  words[0] = *(const volatile uint64_t *)(uintptr_t)address;
+  words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
+  return true;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
+
+/* ---- none ---------------------------------------------------------------------------------------------------------------- */
+
+static bool reader_none_test(const void *good, const void *bad) {
+  (void)good;
+  (void)bad;
+  return true;
+}
+
+static ONSTACK_HANDLER bool reader_none_read(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  (void)memory;
+  (void)address;
+  (void)words;
+  return false;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", reader_none_test, reader_none_read};
+
+/* ---- core/sampler/unwind/rules_handler.c ---- */
+
+static onstack_module rules_first_modules[ONSTACK_MODULES_FIRST];
+ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules = {.modules = rules_first_modules};
+ONSTACK_INTERNAL_DEFINE onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_pc_epoch = 1; /* not 0: an empty entry must not check for PC 0 */
+
+ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset) {
+  uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;
+  uint16_t within = (uint16_t)offset;
+  if (chunk >= table->chunk_count) return NULL;
+  uint32_t low = table->first_row[chunk], high = table->first_row[chunk + 1];
+  /* The first row behind `within`; the one before it holds, be it in an earlier chunk. */
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (table->rows[middle].offset <= within)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low == 0) return NULL;
+  const onstack_rule *rule = &table->rules[table->rows[low - 1].rule];
+  return rule->cfa == ONSTACK_CFA_NONE ? NULL : rule;
+}
+
+static onstack_pc_entry described[ONSTACK_DESCRIBED_BUCKETS][ONSTACK_DESCRIBED_BUCKET];
+
+static ONSTACK_HANDLER onstack_pc_entry *described_bucket(uint64_t address) {
+  return described[(address * 0x9e3779b97f4a7c15u) >> 54]; /* the upper 10 bits: 1024 buckets */
+}
+
+ONSTACK_HANDLER const onstack_rule *onstack_described_find(uint64_t address) {
+  const uint64_t seal = onstack_pc_seal(onstack_load_relaxed(&onstack_modules.loads));
+  const onstack_pc_entry *bucket = described_bucket(address);
+  for (uint32_t i = 0; i < ONSTACK_DESCRIBED_BUCKET; i++) {
+    const uint64_t value = onstack_load_relaxed(&bucket[i].value);
+    if (value != 0 && onstack_load_relaxed(&bucket[i].check) == onstack_pc_mix(address, value, seal))
+      return (const onstack_rule *)(uintptr_t)value;
+  }
+  return NULL;
+}
+
+void onstack_described_put(uint64_t address, const onstack_rule *rule) {
+  static uint32_t turn; /* where a bucket is full the entries are displaced in turn */
+  onstack_pc_entry *bucket = described_bucket(address), *entry = &bucket[turn++ % ONSTACK_DESCRIBED_BUCKET];
+  for (uint32_t i = 0; i < ONSTACK_DESCRIBED_BUCKET; i++)
+    if (bucket[i].value == 0) entry = &bucket[i];
+  const uint64_t value = (uint64_t)(uintptr_t)rule, seal = onstack_pc_seal(onstack_modules.loads);
+  onstack_publish(&entry->value, value); /* the rule before its address */
+  onstack_store_relaxed(&entry->check, onstack_pc_mix(address, value, seal));
+}
+
+/* Copies the module that holds `address` to *out. */
+static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address, onstack_module *out) {
+  const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
+  const onstack_module *modules = onstack_load_relaxed(&onstack_modules.modules);
+  const uint32_t count = onstack_load_relaxed(&onstack_modules.count);
+  const bool whole = onstack_load_relaxed(&onstack_modules.left_out) == 0;
+  uint32_t low = 0, high = count;
+  /* Before the array is read: its length belongs to it. */
+  if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (onstack_load_relaxed(&modules[middle].high) <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const onstack_module *module = &modules[low < count ? low : 0];
+  onstack_module copy;
+  copy.low = onstack_load_relaxed(&module->low);
+  copy.high = onstack_load_relaxed(&module->high);
+  copy.base = onstack_load_relaxed(&module->base);
+  copy.table = onstack_load_relaxed(&module->table);
+  copy.since = onstack_load_relaxed(&module->since);
+  copy.number = onstack_load_relaxed(&module->number);
+  copy.pending = onstack_load_relaxed(&module->pending);
+  if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
+  if (low >= count || address - copy.low >= copy.high - copy.low)
+    return whole ? ONSTACK_MODULE_NONE : ONSTACK_MODULES_CHANGING;
+  *out = copy;
+  return ONSTACK_MODULE_HERE;
+}
+
+ONSTACK_HANDLER onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last) {
+  return address - last->low < last->high - last->low ? ONSTACK_MODULE_HERE : rules_find_module(address, last);
+}
+
+ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last) {
+  if (onstack_modules_find(address, last) != ONSTACK_MODULE_HERE) return NULL;
+  return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
+}
+
+/* ---- core/sampler/unwind/stack_bounds_handler.c ---- */
+
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
+
+ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
+  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
+}
+
+ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
+  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
+  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
+    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
+    if (request == address) return false;
+    if (request == 0) {
+      onstack_store_relaxed(&bounds->requests[i], address);
+      return true;
+    }
+  }
+  return false;
+}
+
+void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
+    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
+  }
+  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
+  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
+}
+
+/* ---- core/sampler/unwind/traceback_walk_handler.c ---- */
+/* ---- core/sampler/unwind/traceback_walk.h ---- */
+/*
+ * A native stack on demand, outside of any session: for a host runtime that makes its own tracebacks (Go's
+ * runtime.SetCgoTraceback). Signal-safe; everything is prepared in ordinary threads (core/sampler/api/traceback.c).
+ *
+ * The walk is unwinder `rules`. What a session's thread record knows of a thread is not there; instead the bounds of
+ * the stack are taken from what needs no question: the main thread's as the kernel said at preparation, and for other
+ * threads the thread pointer, which libc puts at the top of the stacks that it makes. Between the two and elsewhere the
+ * kernel copies.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_TRACEBACK_WALK_H
+#define ONSTACK_SAMPLER_UNWIND_TRACEBACK_WALK_H
+
+/* Written once by the preparation, before `ready`. */
+typedef struct onstack_traceback_state {
+  uint32_t ready;  /* publish / observe; 0: walks return nothing */
+  uint32_t inside; /* walks and look-ups in progress (dekker): what they may read is not freed */
+  const onstack_reader *reader;
+  bool copy_works;
+  uint32_t stale; /* a walk met code that was not there at the last preparation */
+  /* Process id of the preparation in progress; 0: none. A child that nobody could put in order (fork.h: kernels before
+     4.14) sees its parent's and goes ahead. */
+  int32_t preparing;
+} onstack_traceback_state;
+
+ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
+
+/*
+ * Look-up addresses of the native frames from `from` on, innermost first, up to the first frame of Go code (which is
+ * left out) or the root. Returns how many were written. Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
+
+/* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_traceback_step(onstack_registers *registers);
+
+/* Around all that reads tables which may be retired. Signal-safe. */
+ONSTACK_INTERNAL void onstack_traceback_enter(void);
+ONSTACK_INTERNAL void onstack_traceback_leave(void);
+
+/* In the child of a fork: walks and preparations of other threads are not under way here. They would keep retired
+   tables for ever, and each later preparation away. */
+ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
+
+/* True while a walk or look-up is in progress; see sampler/modules/readers.h for what one look proves. */
+static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
+  onstack_fence_dekker();
+  return onstack_dekker_load(&onstack_traceback.inside) != 0;
+}
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
+
+/* Before any table is looked up; see sampler/modules/modules.c. */
+ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
+
+/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
+ONSTACK_HANDLER void onstack_traceback_leave(void) {
+  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
+  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
+}
+
+void onstack_traceback_after_fork(void) {
+  onstack_store_relaxed(&onstack_traceback.inside, 0u);
+  onstack_store_relaxed(&onstack_traceback.preparing, 0);
+}
+
+/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
+#define TRACEBACK_DEPTH 64u
+
+static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
+  const uint64_t end = onstack_memory_stack_end(sp);
+  return end ? (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), end} : (onstack_stack_range){0, 0};
+}
+
+/* Shortens the stack to what can be believed. */
+static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
+                                                          uint32_t capacity) {
+  onstack_memory memory;
+  uint8_t unwound_by[TRACEBACK_DEPTH];
+  if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
+  onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
+  onstack_walk_forget_ranges(&memory);
+  memory.ranges[0] = traceback_bounds(from->sp);
+  const onstack_walk walk = {
+      .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .unwound_by = unwound_by};
+  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
+  onstack_walk_check(memory.copy_works, frames, unwound_by, &result);
+  return result;
+}
+
+/* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
+static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) frames[i]--;
+    if (onstack_code_find_go(frames[i])) return i;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
+  uint32_t taken = 0;
+  if (capacity == 0) return 0;
+  onstack_traceback_enter();
+  if (onstack_observe(&onstack_traceback.ready)) {
+    const onstack_walk_result result = traceback_walk(from, frames, capacity);
+    taken = traceback_take(frames, result.frame_count);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+  }
+  onstack_traceback_leave();
+  return taken;
+}
+
+static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) { return *(const volatile uint64_t *)(uintptr_t)address; }
+
+/*
+ * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
+ * the simple rules; functions that realign their stack have others.
+ */
+static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_registers *registers) {
+  uint64_t cfa;
+  if (rule->cfa == ONSTACK_CFA_SP)
+    cfa = registers->sp + (uint64_t)(int64_t)rule->cfa_offset;
+  else if (rule->cfa == ONSTACK_CFA_FP)
+    cfa = registers->fp + (uint64_t)(int64_t)rule->cfa_offset;
+  else
+    return false;
+  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP || cfa <= registers->sp || cfa & 7) return false;
+  registers->pc = onstack_address_strip(traceback_word(cfa + (uint64_t)((int64_t)rule->ra * 8))) - 1;
+  if (rule->fp != ONSTACK_AT_SAME) registers->fp = traceback_word(cfa + (uint64_t)((int64_t)rule->fp * 8));
+  registers->sp = cfa;
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
+  onstack_module module = {.low = 0};
+  bool stepped = false;
+  onstack_traceback_enter();
+  if (onstack_observe(&onstack_traceback.ready)) {
+    const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
+    if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    stepped = rule && traceback_apply(rule, registers);
+  }
+  onstack_traceback_leave();
+  return stepped;
+}
+
+/* ---- core/sampler/unwind/unwinder_frame_pointer_handler.c ---- */
+/*
+ * Unwinder `frame_pointer`: follows the chain of frame records {saved frame pointer, return address}.
+ *
+ * Sources: System V ABI AMD64 3.2.2 (RBP), AAPCS64 6.2.3 (x29), Go's internal ABI (RBP on amd64, x29 on arm64).
+ *
+ * What it knows and what it does not:
+ * - frames[0] is the interrupted PC. In a function that keeps no frame record, or in a prologue, the caller is lost
+ *   (its record is not linked yet) but no frame is invented.
+ * - A chain must rise: each record lies above the one before, at least one record apart. Only at a known switch of
+ *   stacks may it go elsewhere.
+ * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
+ *   fails here or on alignment, and the sample says which.
+ * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/frame_pointer.h). A zero frame
+ *   pointer, the ABIs' mark of that, is found in code without frame pointers too.
+ * Between C and Go the next record is elsewhere: frame_pointer_*_handler.c.
+ */
+
+/* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
+
+#define CHAIN_ENTRY_BYTES 64u   /* of an entry, which is assembly */
+#define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
+#define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
+
+ONSTACK_INTERNAL_DEFINE onstack_chain_roots onstack_chain_roots_known;
+
+void onstack_chain_note_thread(uint64_t return_address) {
+  onstack_store_relaxed(&onstack_chain_roots_known.thread_begins, onstack_address_strip(return_address));
+}
+
+/* Only if libc is a library: code of the program at that place may be main, or a function that main has called. */
+static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entry) {
+  onstack_code_range range = {0, 0};
+  return onstack_load_relaxed(&onstack_chain_roots_known.has_libc) && onstack_code_is_known(address, &range) &&
+         entry - range.low >= range.high - range.low;
+}
+
+ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
+  const onstack_chain_roots *roots = &onstack_chain_roots_known;
+  const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
+  const uint64_t loader_entry = onstack_load_relaxed(&roots->loader_entry);
+  if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
+  if (address - loader_entry < CHAIN_ENTRY_BYTES && loader_entry != 0) return true;
+  if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
+  return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp) {
+  onstack_module module = {.low = 0};
+  if (onstack_chain_begins(address, sp)) return ONSTACK_TRUNCATED_NOT;
+  switch (onstack_modules_find(address, &module)) {
+  case ONSTACK_MODULE_HERE:
+    return ONSTACK_TRUNCATED_NOT_RISING;
+  case ONSTACK_MODULES_CHANGING:
+    return ONSTACK_TRUNCATED_PENDING;
+  default: /* generated code, whose caller cleared the frame pointer on a stack of its own */
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
+
+#define FP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
+
+/* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
+static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                     const uint64_t record[2], uint64_t return_address, uint64_t pc) {
+  const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
+  uint32_t kind = go ? onstack_code_go_kind(go, return_address - 1) : ONSTACK_GO_PLAIN;
+  if (kind == ONSTACK_GO_ROOT || kind == ONSTACK_GO_LEAVES) return FP_ROOT;
+  if (!go && onstack_chain_begins(return_address - 1, cursor->fp + 16)) return FP_ROOT;
+  if (kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
+  /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
+  if (kind == ONSTACK_GO_GROWS) return cursor->scheduled ? FP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (kind == ONSTACK_GO_BY_G || kind == ONSTACK_GO_CROSSCALL2) {
+    const onstack_fp_call call = {go, record[0], pc, return_address, kind};
+    return onstack_fp_cross(memory, cursor, &call) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
+  cursor->floor = cursor->fp + 16;
+  cursor->fp = record[0];
+  /* arm64: what asmcgocall stored there is its SP, one word below its caller's record. */
+  if (ONSTACK_GO_RECORD_BELOW != 0 && go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += ONSTACK_GO_RECORD_BELOW;
+  if (kind == ONSTACK_GO_BY_FP && cursor->fp != 0) {
+    /* To the other stack, which nobody moves while this one runs: the goroutine waits in systemstack, or the C frames
+       wait below the callback. */
+    cursor->floor = cursor->fp;
+    onstack_memory_enter_stack(memory, cursor->fp);
+  }
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
+  onstack_code_range last = {0, 0};
+  onstack_fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - ONSTACK_FIRST_RECORD_BELOW};
+  uint64_t record[2];
+  uint32_t count = 1;
+  uint32_t switches = 0;
+  onstack_truncation why = ONSTACK_TRUNCATED_NOT;
+  walk->frames[0] = walk->registers->pc;
+  while (cursor.fp != 0) {
+    if (cursor.fp & 7) {
+      why = ONSTACK_TRUNCATED_MISALIGNED;
+      break;
+    }
+    if (cursor.fp < cursor.floor) {
+      why = ONSTACK_TRUNCATED_NOT_RISING;
+      break;
+    }
+    if (!onstack_memory_read_pair(walk->memory, cursor.fp, record)) {
+      why = ONSTACK_TRUNCATED_UNREADABLE;
+      break;
+    }
+    uint64_t return_address = onstack_address_strip(record[1]);
+    if (return_address == 0 && record[0] == 0) break; /* a root that writes its mark as a whole record */
+    if (!onstack_code_is_executable(return_address, &last)) {
+      why = ONSTACK_TRUNCATED_BAD_RETURN;
+      break;
+    }
+    /* Accepted only since the ranges are being written: it may be any number. */
+    if (return_address - last.low >= last.high - last.low) {
+      why = ONSTACK_TRUNCATED_PENDING;
+      break;
+    }
+    if (count == walk->capacity) {
+      why = ONSTACK_TRUNCATED_DEPTH;
+      break;
+    }
+    if (walk->unwound_by) walk->unwound_by[count - 1] = ONSTACK_BY_RECORD;
+    walk->frames[count++] = return_address;
+    uint64_t before = cursor.fp;
+    why = fp_advance(walk->memory, &cursor, record, return_address, walk->frames[count - 2]);
+    if (why != ONSTACK_TRUNCATED_NOT) break;
+    /* Two stacks that point at each other would go round until the capacity is reached; nesting is finite. */
+    if (cursor.fp != 0 && cursor.fp <= before && ++switches > 64) {
+      why = ONSTACK_TRUNCATED_NOT_RISING;
+      break;
+    }
+  }
+  /* The frame pointer is zero. */
+  if (why == ONSTACK_TRUNCATED_NOT) why = onstack_chain_end(walk->frames[count - 1] - (count > 1), cursor.floor);
+  return (onstack_walk_result){count, why == FP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
+                                                                                     fp_run};
+
+/* ---- core/sampler/unwind/unwinder_handler.c ---- */
+/* The unwinders that read no memory by themselves: `pc_only`, and the host's. */
+
+/* Unwinder `pc_only`: the interrupted PC and nothing else. */
+static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
+  walk->frames[0] = walk->registers->pc;
+  return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
+
+/*
+ * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
+ * count decides how far the drain reads.
+ */
+static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
+  onstack_walk_result result =
+      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
+  if (result.frame_count > walk->capacity) {
+    result.frame_count = walk->capacity;
+    result.truncation = ONSTACK_TRUNCATED_DEPTH;
+  }
+  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
+  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
+  return result;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
+
+/* ---- core/sampler/unwind/unwinder_rules_handler.c ---- */
+/*
+ * Unwinder `rules`: each frame by the best description of its code.
+ *
+ *   native code      the module's rule table, derived from .eh_frame (sampler/unwind/rules.h)
+ *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
+ *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
+ *                    (sampler/unwind/go_stack.h, the kinds of Go functions in sampler/unwind/code_map.h)
+ *   generated code   frame pointers (sampler/unwind/generated_code.h), as in modules without any
+ *                    .eh_frame; where their chain ends there is more above
+ *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
+ *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
+ *
+ * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
+ * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
+ * proven later (sampler/unwind/walk.h); here its frame is marked when it is new.
+ *
+ * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
+ * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
+ * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
+ */
+/* ---- core/sampler/unwind/rules_cursor.h ---- */
+/*
+ * The state of a walk of unwinder_rules_handler.c, and the steps that the walker and its part for the processor
+ * (rules_x86_64.h, rules_aarch64.h) share. All are static functions, included there and nowhere else, so that the whole walk
+ * is inlined into one frame on the signal stack.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
+
+#define RULES_STEP_OK ONSTACK_TRUNCATED_NOT
+#define RULES_STEP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
+#define RULES_SWITCHES 64u                       /* of stacks in one walk; nesting is finite, a circle is not */
+
+/*
+ * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED; and ONSTACK_PC_UNPROVEN.
+ */
+#define RULES_GENERATED (1u << 1)   /* code in no module */
+#define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
+#define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
+#define RULES_WITHOUT (4u << 1)     /* code of a module that has no rules at all */
+#define RULES_GO_FIRST 5u           /* + index of the runtime << 8 | kind, all << 1 */
+#define RULES_PACKED 0x20000u
+_Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
+_Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
+
+typedef struct rules_cursor {
+  onstack_memory *memory;
+  /* What a source of code may look at and step is a part of the cursor: the signal stack is small. */
+  union {
+    onstack_code_frame frame;
+    struct {
+      uint64_t pc, sp, fp, low;
+      bool exact, switched;
+    };
+  };
+  uint64_t bx, lr;
+  uint32_t switches;
+  bool scheduled;  /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
+  bool by_table;   /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
+  bool fp_unknown; /* until a frame that saves it is passed; all three only on the way through morestack */
+  uint64_t seal;   /* of the PC cache's epoch, for the whole walk */
+  const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
+  const onstack_rule *rule;
+  uint32_t go_kind; /* of pc, where `go` */
+  onstack_module module;
+  onstack_code_range code;
+  bool pending;        /* the module that holds pc will have rules; its frame pointers may be anything */
+  bool generated;      /* no module holds pc */
+  bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
+  const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
+  bool unproven;       /* pc is a return address that has not been seen behind a call yet */
+  bool missed;         /* the interrupted code is not in the map, which is older: any address may be code */
+  bool unlisted;       /* pc may be code only because of that */
+} rules_cursor;
+
+_Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
+                   offsetof(rules_cursor, switched) - offsetof(rules_cursor, frame) ==
+                       offsetof(onstack_code_frame, switched),
+               "both names of a field are one field");
+
+static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
+  return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->go_kind)) << 1;
+}
+
+static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
+  value &= ~(uint64_t)ONSTACK_PC_UNPROVEN;
+  cursor->rule = NULL;
+  cursor->go = NULL;
+  cursor->generated = cursor->described = cursor->pending = false;
+  if (value >= RULES_PACKED) {
+    cursor->rule = (const onstack_rule *)(uintptr_t)value;
+  } else if (value >= RULES_GO_FIRST << 1) {
+    uint64_t go = (value >> 1) - RULES_GO_FIRST;
+    cursor->go = &onstack_code.go[go >> 8];
+    cursor->go_kind = (uint32_t)(go & 0xff);
+  } else {
+    cursor->generated = value == RULES_GENERATED;
+    cursor->described = value == RULES_UNDESCRIBED;
+    cursor->pending = value == RULES_PENDING;
+  }
+}
+
+static ONSTACK_HANDLER bool rules_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
+  /* The pair below the address: its second word. So the last word of a stack can be read as well. */
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(memory, address - 8, pair)) return false;
+  *word = pair[1];
+  return true;
+}
+
+/* The walk goes on with another stack. */
+static ONSTACK_HANDLER bool rules_enter_stack(rules_cursor *cursor, uint64_t sp) {
+  if (++cursor->switches > RULES_SWITCHES) return false;
+  onstack_memory_enter_stack(cursor->memory, sp);
+  return true;
+}
+
+/* The walk goes on with a stack whose stack pointer is only told by memory: the kernel copies all words of it, and nobody is
+   asked for its bounds. */
+static ONSTACK_HANDLER bool rules_leave_stack(rules_cursor *cursor) {
+  if (++cursor->switches > RULES_SWITCHES) return false;
+  cursor->memory->low = cursor->memory->high = 0;
+  return true;
+}
+
+/* A CFA must be aligned, above the stack pointer, and inside the stack where its bounds are known. */
+static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cursor, uint64_t cfa) {
+  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (!onstack_address_plausible(cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+  /* With a link register an interrupted function may have no frame yet. */
+  if (cfa < cursor->sp || (cfa == cursor->sp && !(ONSTACK_ARCH_LINK_REGISTER && cursor->exact)))
+    return ONSTACK_TRUNCATED_NOT_RISING;
+  if (cursor->memory->high != 0 && cfa > cursor->memory->high) return ONSTACK_TRUNCATED_UNREADABLE;
+  return RULES_STEP_OK;
+}
+
+/* To the caller by the frame record at FP: {caller's FP, return address}. */
+static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor) {
+  uint64_t record[2];
+  const uint64_t address = cursor->pc - !cursor->exact;
+  if (!cursor->go && onstack_chain_begins(address, cursor->sp)) return RULES_STEP_ROOT;
+  /* Zero is the ABIs' mark of the outermost frame, and Go keeps to it. In other code it may be any number. */
+  if (cursor->fp == 0) return cursor->go ? RULES_STEP_ROOT : onstack_chain_end(address, cursor->sp);
+  if (cursor->fp & 7)
+    return cursor->fp == ONSTACK_UNKNOWN_REGISTER ? ONSTACK_TRUNCATED_NO_RULE : ONSTACK_TRUNCATED_MISALIGNED;
+  if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > ONSTACK_GO_RECORD_BELOW))
+    return ONSTACK_TRUNCATED_NOT_RISING;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cursor->fp + 16;
+  cursor->fp = record[0];
+  cursor->pc = onstack_address_strip(record[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* ---- code that no module describes --------------------------------------------------------------------------------------- */
+
+static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
+  cursor->switched = false;
+  const onstack_truncation why = onstack_generated_step(&cursor->frame, cursor->memory);
+  if (why != RULES_STEP_OK) return why;
+  if (cursor->switched && ++cursor->switches > RULES_SWITCHES) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* Code that nothing describes, in a module without any rules or in none. */
+static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_cursor *cursor) {
+  return cursor->generated ? rules_step_generated(cursor) : rules_step_record(cursor);
+}
+
+/* ---- Go's changes of stacks, which all processors share ------------------------------------------------------------------ */
+
+/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
+static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
+  uint64_t pair[2];
+  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
+  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
+  onstack_go_point waits;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
+  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = waits.pc;
+  cursor->sp = waits.sp;
+  cursor->lr = waits.lr;
+  cursor->by_table = true;
+  cursor->fp_unknown = true;
+  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
+  return RULES_STEP_OK;
+}
+
+#endif
+
+/*
+ * What each processor has its own of, from the file that is named after it. Each defines
+ *
+ *   rules_step_signal             from the signal trampoline to what was interrupted
+ *   rules_read_register           a general register of the interrupted code by its DWARF number
+ *   rules_step_undescribed        native code that no rule describes
+ *   rules_step_go_interrupted     an interrupted Go function whose pcsp entry is known
+ *   rules_step_go_undescribed     ... is not known
+ *   rules_step_go_by_record       a Go function that was called, by its frame record
+ *   rules_step_go_by_table        ... by pcsp: a caller on a goroutine whose stack is being moved
+ *   rules_leave_injected          from asyncPreempt or sigpanic to what it was put before
+ */
+#if defined(__x86_64__)
+/* ---- core/sampler/unwind/rules_x86_64.h ---- */
+/* The part of unwinder_rules_handler.c for x86_64; included there and nowhere else. */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_X86_64_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_X86_64_H
+
+/* ---- native code --------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The kernel's signal frame, which the trampoline finds at SP: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) with
+ * gregs from 40 on: 10 RBP, 11 RBX, 15 RSP, 16 RIP.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
+  uint64_t frame[2], code[2];
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 10, frame) ||
+      !onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 15, code))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->bx = frame[1];
+  cursor->fp = frame[0];
+  cursor->sp = code[0];
+  cursor->pc = code[1];
+  cursor->exact = true;
+  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
+}
+
+/* System V ABI AMD64, figure 3.36 -> gregs (arch/x86/include/uapi/asm/sigcontext.h: r8 .. r15, di, si, bp, bx, dx, ax, cx,
+   sp). */
+static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
+  static const uint8_t places[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};
+  if (!cursor->context || number >= ONSTACK_COUNT_OF(places)) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 40))[places[number]];
+  return true;
+}
+
+/*
+ * lld writes no CFI for .plt. The words that an interrupted stub has pushed below the return address; -1: it is no stub.
+ *   entry   [endbr64] [bnd] jmp *slot(%rip)          (ff 25): none
+ *           push $index (68)                         : none yet
+ *           [bnd] jmp first (e9) behind the push     : one
+ *   first   push link_map(%rip) (ff 35)              : one
+ *           [bnd] jmp *resolver(%rip) behind it      : two
+ */
+static ONSTACK_HANDLER int rules_plt_pushed(const uint8_t *code) {
+  const uint8_t *before = code;
+  bool jump_of_first = before[-6] == 0xff && before[-5] == 0x35;
+  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
+  if (code[0] == 0x68 && (code[5] == 0xe9 || (code[5] == 0xf2 && code[6] == 0xe9))) return 0;
+  if (code[0] == 0xff && code[1] == 0x35) return 1;
+  if (code[0] == 0xf2) code++;
+  if (code[0] == 0xff && code[1] == 0x25) return jump_of_first ? 2 : 0;
+  return code[0] == 0xe9 && before[-5] == 0x68 ? 1 : -1;
+}
+
+/* To the caller of an interrupted stub. False: it is none. */
+static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
+  uint64_t code[3];
+  uint64_t pair[2];
+  if (!cursor->exact || !cursor->memory->copy_works) return false;
+  const uint64_t at[3] = {cursor->pc - 8, cursor->pc, cursor->pc + 8};
+  if (onstack_memory_copy_many(at, 3, code) < 3) return false;
+  int pushed = rules_plt_pushed((const uint8_t *)&code[1]);
+  if (pushed < 0) return false;
+  uint64_t cfa = cursor->sp + 8 * (uint64_t)pushed + 8;
+  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
+  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return false;
+  cursor->sp = cfa;
+  cursor->pc = pair[1];
+  cursor->exact = false;
+  return true;
+}
+
+static ONSTACK_HANDLER bool rules_is_move(const uint8_t *code) { /* mov %rsp,%rbp */
+  return code[0] == 0x48 && ((code[1] == 0x89 && code[2] == 0xe5) || (code[1] == 0x8b && code[2] == 0xec));
+}
+
+/* A prologue's `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind the push. A push without
+   it may stand anywhere, where RBP is any number. A blocked thread is at a `syscall`, which may come right before the `ret`. */
+static ONSTACK_HANDLER bool rules_is_edge(const uint8_t *code, bool linked) {
+  if (linked) return code[-1] == 0x55 && rules_is_move(code);
+  if (code[0] == 0x0f && code[1] == 0x05) return code[2] == 0xc3;
+  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
+  if (code[0] == 0xf3) code++;
+  return (code[0] == 0x55 && rules_is_move(code + 1)) || code[0] == 0xc3;
+}
+
+/*
+ * To the caller of a function that has no frame yet, or none any more: the frame pointer is its caller's, so the record there
+ * would skip that one. False: the function has its frame. Its code is looked at (a microsecond) only where the stack looks
+ * like it, as a mere number seldom does.
+ */
+static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
+  uint64_t words[2];
+  onstack_code_range range = {0, 0};
+  if (!cursor->exact || !cursor->memory->copy_works || !onstack_memory_read_pair(cursor->memory, cursor->sp, words))
+    return false;
+  const bool linked = words[0] == cursor->fp;
+  const uint64_t back = words[linked], cfa = cursor->sp + (linked ? 16 : 8);
+  if (!onstack_address_plausible(back) || !onstack_code_is_known(back - 1, &range)) return false;
+  const uint64_t at = (cursor->pc - linked) & ~(uint64_t)7; /* all bytes that are looked at are in the pair */
+  if (!onstack_memory_copy_pair(at, words) || !rules_is_edge((const uint8_t *)words + (cursor->pc - at), linked))
+    return false;
+  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
+  cursor->sp = cfa;
+  cursor->pc = back;
+  cursor->exact = false;
+  return true;
+}
+
+/* Native code that no rule describes. */
+static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
+  /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
+  if (!cursor->described || !cursor->exact)
+    return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
+  return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
+}
+
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
+
+/* A Go function without a pcsp table. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
+  return rules_step_record(cursor);
+}
+
+/* A Go frame that is as large as pcsp says. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
+  uint64_t pair[2];
+  uint64_t cfa = cursor->sp + (uint64_t)frame->depth + 8;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  /* With depth 0 nothing is saved, but for duffcopy and duffzero before Go 1.26: their callers make a record around the
+     return address, below their own SP (cmd/compile, DUFFCOPY). */
+  if (frame->depth >= 8 || cursor->fp == cfa - 16) {
+    cursor->fp = pair[0];
+    cursor->fp_unknown = false;
+  }
+  cursor->pc = pair[1];
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* A caller on a goroutine whose stack is being moved. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  if (onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) && !frame.writes_sp)
+    return rules_step_go_frame(cursor, &frame);
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+/*
+ * Interrupted in asmcgocall. C gives RBP back as it got it, while a callback may have moved the goroutine's stack: RBP
+ * leads to a freed stack then. Behind the call it is believed only where it agrees with SP or with what is stored there.
+ */
+static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  if (special && cursor->pc - special->body.low <= special->switch_at) return true;
+  return cursor->fp == cursor->sp || cursor->fp == onstack_go_waiting_sp(cursor->memory, cursor->sp);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
+  /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
+  if (!frame->writes_sp || frame->depth < 8 || cursor->pc - frame->entry < 4) return rules_step_go_frame(cursor, frame);
+  if (cursor->go_kind == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = 0; /* the record may lie below: another stack */
+  return rules_step_record(cursor);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
+  uint64_t link[2];
+  switch (cursor->go_kind) {
+  case ONSTACK_GO_BY_G:
+    /* asmcgocall calls gosave_systemstack_switch first, on the goroutine's stack: its record is at SP then. */
+    return cursor->fp == cursor->sp ? rules_step_record(cursor) : rules_step_waiting(cursor);
+  case ONSTACK_GO_BY_FP:
+    /* Its record is on the other stack, which nobody moves while this one runs. */
+    if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+    cursor->sp = 0;
+    break;
+  case ONSTACK_GO_CROSSCALL2:
+    /* It saves RBP twice (runtime/cgo/asm_amd64.s): RBP points one word below its record, at a link to it. */
+    if (onstack_memory_read_pair(cursor->memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
+    break;
+  default:
+    break;
+  }
+  return rules_step_record(cursor);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cursor) {
+  cursor->exact = true;
+  return RULES_STEP_OK;
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/sampler/unwind/rules_aarch64.h ---- */
+/* The part of unwinder_rules_handler.c for aarch64; included there and nowhere else. */
+#ifndef ONSTACK_SAMPLER_UNWIND_RULES_AARCH64_H
+#define ONSTACK_SAMPLER_UNWIND_RULES_AARCH64_H
+
+/* ---- native code --------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
+ * fault_address, x0 .. x30, sp, pc.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
+  uint64_t frame[2], code[2];
+  uint64_t registers = cursor->sp + 128 + 176 + 8;
+  if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
+      !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->lr = onstack_address_strip(frame[1]);
+  cursor->fp = frame[0];
+  cursor->sp = code[0];
+  cursor->pc = code[1];
+  cursor->exact = true;
+  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
+}
+
+static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
+  if (!cursor->context || number > 30) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
+  return true;
+}
+
+/* An instruction, which may lie in memory that somebody unmaps. */
+static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
+  uint64_t pair[2];
+  if (pc & 3 || !onstack_memory_read_pair(cursor->memory, pc & ~(uint64_t)7, pair)) return false;
+  *code = (uint32_t)(pair[0] >> (pc & 4) * 8);
+  return true;
+}
+
+/*
+ * The kernel's trampoline has no CFI on arm64 (arch/arm64/kernel/vdso/sigreturn.S says why), and a libc may bring its
+ * own: it is known by its two instructions, mov x8, #139; svc #0, as in libgcc. They are read only where SP may point at
+ * the kernel's frame, so other code without CFI costs little: uc_flags and uc_link, behind the siginfo (which is written
+ * for SA_SIGINFO only), are zero.
+ */
+static ONSTACK_HANDLER bool rules_is_trampoline(const rules_cursor *cursor) {
+  uint64_t info[2];
+  uint32_t code, next;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 128, info) || info[0] != 0 || info[1] != 0) return false;
+  if (!rules_read_code(cursor, cursor->pc, &code)) return false;
+  if (cursor->exact && code == 0xd4000001u) return rules_read_code(cursor, cursor->pc - 4, &code) && code == 0xd2801168u;
+  return code == 0xd2801168u && rules_read_code(cursor, cursor->pc + 4, &next) && next == 0xd4000001u;
+}
+
+/*
+ * Linkers write no CFI for .plt and for branch veneers on arm64. Which instruction of
+ *   adrp x16, page; ldr x17, [x16, #n]; add x16, x16, #n; br x17 (or br x16)
+ * `code` is; -1: none. None of them moves SP or LR.
+ */
+static ONSTACK_HANDLER int rules_plt_place(uint32_t code) {
+  if ((code & 0x9f00001fu) == 0x90000010u) return 0;
+  if ((code & 0xffc003ffu) == 0xf9400211u) return 1;
+  if ((code & 0xffc003ffu) == 0x91000210u) return 2;
+  return (code & 0xffffffdfu) == 0xd61f0200u ? 3 : -1;
+}
+
+/* To the caller of an interrupted stub. False: it is none. */
+static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
+  uint32_t code, before;
+  if (!cursor->exact || !rules_read_code(cursor, cursor->pc, &code)) return false;
+  bool entry = code == 0xd503245fu || code == 0xa9bf7bf0u; /* bti c; the first of .plt: stp x16, x30, [sp, #-16]! */
+  int place = rules_plt_place(code);
+  if (!entry && place < 0) return false;
+  if (!entry && rules_read_code(cursor, cursor->pc - 4 * (uint64_t)(place + 1), &before) && before == 0xa9bf7bf0u)
+    cursor->sp += 16;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
+/*
+ * An interrupted function of another module than LR: it has not called anything, or LR would be in it, so the caller is
+ * in LR. That is the vDSO, whose functions have neither CFI nor frames on arm64. False: LR says nothing.
+ */
+static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
+  onstack_code_range here = {0, 0};
+  uint64_t record[2];
+  if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
+  if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
+  /* A frame that is linked already tells the same caller, and its frame pointer. */
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
+    return false;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
+#define RULES_STP_MASK 0xffc07fffu
+#define RULES_STP_FP_LR 0xa9807bfdu /* stp x29, x30, [sp, #-n]! */
+#define RULES_MOV_FP_SP 0x910003fdu /* mov x29, sp */
+#define RULES_PACIASP 0xd503233fu
+#define RULES_RET 0xd65f03c0u
+#define RULES_RETAA 0xd65f0bffu
+
+/*
+ * To the caller of an interrupted function that has no frame yet, or none any more: the frame pointer is its caller's, so the
+ * record there would skip that one. False: the function has its frame.
+ */
+static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
+  uint64_t words;
+  onstack_code_range range = {0, 0};
+  const uint64_t at = cursor->pc - 4;
+  if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
+      !onstack_code_is_known(cursor->lr - 1, &range))
+    return false;
+  if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
+  const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);
+  if (code == RULES_MOV_FP_SP && (before & RULES_STP_MASK) == RULES_STP_FP_LR)
+    cursor->sp += 8 * (128 - (before >> 15 & 127)); /* its immediate is negative */
+  else if ((code & RULES_STP_MASK) != RULES_STP_FP_LR && code != RULES_PACIASP && code != RULES_RET && code != RULES_RETAA)
+    return false;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
+/* Native code that no rule describes. */
+static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
+  if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
+  if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
+  if (cursor->described && cursor->exact) return ONSTACK_TRUNCATED_NO_RULE;
+  return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
+}
+
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
+ *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
+ *   large:  sub x20, sp, #n;  stp x29, lr, [x20, #-8];  mov sp, x20;  sub x29, sp, #8
+ *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
+ * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
+ */
+
+/* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cursor) {
+  const onstack_go_runtime *go = cursor->go;
+  onstack_go_frame frame;
+  bool known = onstack_go_frame_at(go, cursor->exact ? cursor->pc : cursor->pc - 1, &frame);
+  uint64_t sp = cursor->fp + 8;
+  if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = 0;
+  onstack_truncation why = rules_step_record(cursor);
+  if (why == RULES_STEP_OK && known && onstack_code_go_kind(go, cursor->pc - 1) == ONSTACK_GO_CROSSCALL2)
+    cursor->sp = sp + (uint64_t)frame.depth;
+  return why;
+}
+
+/* crosscall2 (runtime/cgo/asm_arm64.s) keeps C's x29 and LR at the top of its frame, and has no record of its own. */
+static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2(rules_cursor *cursor, const onstack_go_frame *frame) {
+  uint64_t pair[2];
+  uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (cursor->exact && onstack_code_go_kind(cursor->go, cursor->lr - 1) != ONSTACK_GO_CROSSCALL2) {
+    cursor->pc = cursor->lr; /* it has not called yet, or has loaded them back */
+  } else {
+    if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+    cursor->fp = pair[0];
+    cursor->pc = onstack_address_strip(pair[1]);
+  }
+  cursor->sp = cfa;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2_called(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  return rules_step_crosscall2(cursor, &frame);
+}
+
+/* True if x29 points to the frame at SP: at its record, or at the one that a caller of duffzero and duffcopy writes two
+   words below it. Otherwise it is the caller's: in a prologue, an epilogue, or on another stack. */
+static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) { return cursor->sp - cursor->fp - 8 <= 16; }
+
+/* Inside morestack on the goroutine's stack: x3 holds who called the function that LR returns to, and that function has
+   no frame yet. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_grower(rules_cursor *cursor) {
+  uint64_t caller;
+  if (!rules_read_register(cursor, 3, &caller)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = cursor->lr;
+  cursor->lr = onstack_address_strip(caller);
+  cursor->by_table = true;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* In mcall, morestack or gogo before the change of stacks. LR is the caller's until they call save_g. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_leaving(rules_cursor *cursor) {
+  bool called = onstack_code_go_kind(cursor->go, cursor->lr - 1) == cursor->go_kind;
+  if (cursor->go_kind == ONSTACK_GO_GROWS) return called ? rules_step_growing(cursor) : rules_step_go_grower(cursor);
+  if (called) return cursor->go_kind == ONSTACK_GO_LEAVES ? RULES_STEP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* No frame: the caller is in LR. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *cursor) {
+  uint64_t link[2];
+  if (cursor->go_kind == ONSTACK_GO_GROWS || cursor->go_kind == ONSTACK_GO_LEAVES || cursor->go_kind == ONSTACK_GO_RESUMES)
+    return rules_step_go_leaving(cursor);
+  /* In duffzero or duffcopy: x29 is at the caller's second record, whose link leads to the first. */
+  if (cursor->sp - cursor->fp == 24 && onstack_memory_read_pair(cursor->memory, cursor->fp, link) &&
+      link[0] == cursor->sp - 8)
+    cursor->fp = link[0];
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/*
+ * Interrupted in asmcgocall between its first change of SP and the return of its frame pointer
+ * (sampler/modules/go_layout_aarch64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it
+ * in what was stored, and at the end in SP.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_cursor *cursor) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  uint64_t sp, pair[2];
+  if (!special || special->switch_at == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->pc - special->body.low > special->switch_at) {
+    sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+    if (sp == 0) sp = cursor->sp;
+  } else if (!rules_read_register(cursor, 2, &sp)) {
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
+  if (sp != cursor->sp && !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* An interrupted Go function: what pcsp says about this very instruction. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
+  uint64_t pair[2];
+  if (cursor->go_kind == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
+  if (frame->depth == 0) return rules_step_go_leaf(cursor);
+  if (cursor->go_kind == ONSTACK_GO_BY_G) return rules_step_asmcgocall_exact(cursor);
+  uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  bool linked = rules_go_is_linked(cursor);
+  /* Prologue: str lr, [sp, #-n]!; stur x29, [sp, #-8]; sub x29, sp, #8. Behind it x29 is good whatever SP does, but for
+     the epilogue, which loads it back first. */
+  if (frame->writes_sp && !linked && cursor->pc - frame->entry > 8 && pair[0] != cursor->fp)
+    return rules_step_go_switch(cursor);
+  if (linked) cursor->fp = pair[0];
+  cursor->sp = cfa;
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/*
+ * SP is a multiple of 16, so records lie at 8 beyond one. asmcgocall on a system stack stores its SP over its caller's
+ * saved x29 (nosave in runtime/asm_arm64.s) and gives that back: one word below the caller's record.
+ */
+static ONSTACK_HANDLER void rules_go_repair_fp(rules_cursor *cursor) {
+  if ((cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += 8;
+}
+
+/* Where a signal handler of Go's makes a function call asyncPreempt or sigpanic, it pushes LR first (pushCall and
+   preparePanic in runtime/signal_arm64.go, 16 bytes). The cursor comes from a called asyncPreempt. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_injected(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  uint64_t cfa = cursor->fp + 8 + (uint64_t)frame.depth;
+  onstack_truncation why = rules_step_record(cursor);
+  cursor->sp = cfa;
+  return why;
+}
+
+/* To what the function was made to call: its LR and SP as they were. */
+static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cursor) {
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->lr = onstack_address_strip(pair[0]);
+  cursor->sp += 16;
+  cursor->exact = true;
+  return RULES_STEP_OK;
+}
+
+/* A caller on a goroutine whose stack is being moved. Depth 0 is the one that called morestack, before it made a frame. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  uint64_t pair[2];
+  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) || frame.writes_sp) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (frame.depth == 0) {
+    if (cursor->lr == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+    cursor->pc = cursor->lr;
+    cursor->lr = 0;
+    return RULES_STEP_OK;
+  }
+  uint64_t cfa = cursor->sp + (uint64_t)frame.depth;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  cursor->fp = pair[0];
+  cursor->fp_unknown = false;
+  cursor->pc = onstack_address_strip(pair[1]);
+  return RULES_STEP_OK;
+}
+
+/* An instruction that pcsp has no entry for. What asyncPreempt's caller needs is not in its record alone. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
+  return cursor->go_kind == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
+  rules_go_repair_fp(cursor);
+  switch (cursor->go_kind) {
+  case ONSTACK_GO_BY_G:
+    return rules_step_waiting(cursor);
+  case ONSTACK_GO_BY_FP:
+    return rules_step_go_switch(cursor);
+  case ONSTACK_GO_CROSSCALL2:
+    return rules_step_crosscall2_called(cursor);
+  case ONSTACK_GO_EXACT:
+    return rules_step_go_injected(cursor);
+  default:
+    return rules_step_record(cursor);
+  }
+}
+
+#endif
+
+#endif
+
+/* ---- code that .eh_frame describes --------------------------------------------------------------------------------------- */
+
+/*
+ * Whether the caller's frame is on another stack: coroutines lead to their parent's by a link in memory, and a function that
+ * calls on a stack of its choice (psm) has its frame pointer on the one that it came from.
+ */
+static ONSTACK_HANDLER bool rules_cfa_is_elsewhere(const rules_cursor *cursor, uint64_t cfa) {
+  const onstack_memory *memory = cursor->memory;
+  if (cursor->rule->cfa == ONSTACK_CFA_SP || cursor->rule->cfa == ONSTACK_CFA_PLT) return false;
+  if (cfa & 7 || !onstack_address_plausible(cfa)) return false;
+  if (memory->high != 0 && (cfa <= memory->low || cfa > memory->high)) return true;
+  return cfa <= cursor->sp && onstack_rule_is_link(cursor->rule);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
+  switch (rule->cfa) {
+  case ONSTACK_CFA_SP:
+    *cfa = cursor->sp + offset;
+    break;
+  case ONSTACK_CFA_FP:
+    *cfa = cursor->fp + offset;
+    break;
+  case ONSTACK_CFA_BX:
+    *cfa = cursor->bx + offset;
+    break;
+  case ONSTACK_CFA_DEREF_FP:
+    if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_DEREF_SP:
+    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_REGISTER:
+    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += offset;
+    break;
+  default: /* ONSTACK_CFA_PLT */
+    *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
+  }
+  if (!rules_cfa_is_elsewhere(cursor, *cfa)) return rules_check_cfa(cursor, *cfa);
+  return rules_leave_stack(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+/* Return address and frame pointer of the caller; neighbours in memory nearly always. */
+static ONSTACK_HANDLER bool rules_read_caller(rules_cursor *cursor, uint64_t cfa, uint64_t *ra, uint64_t *fp) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t ra_at = cfa + (uint64_t)((int64_t)rule->ra * 8);
+  uint64_t pair[2];
+  *fp = cursor->fp;
+  if (rule->ra == ONSTACK_AT_SAME) {
+    if (!cursor->exact) return false; /* the link register is known for an interrupted frame only */
+    *ra = cursor->lr;
+  } else if (!onstack_memory_read_pair(cursor->memory, ra_at - 8, pair)) {
+    return false;
+  } else {
+    *ra = pair[1];
+    if (rule->fp == rule->ra - 1) *fp = pair[0];
+  }
+  if (rule->fp == ONSTACK_AT_SAME || (rule->ra != ONSTACK_AT_SAME && rule->fp == rule->ra - 1)) return true;
+  if (rule->fp == ONSTACK_AT_FP) return rules_read(cursor->memory, cursor->fp, fp);
+  return rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->fp * 8), fp);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t cfa, ra, fp, bx = cursor->bx;
+  if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
+  if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
+  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
+  onstack_truncation why = rules_find_cfa(cursor, &cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (ONSTACK_ARCH_FOLLOWS_BX && rule->bx != ONSTACK_AT_SAME &&
+      !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  cursor->fp = fp;
+  cursor->bx = bx;
+  cursor->pc = onstack_address_strip(ra);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
+
+/* Interrupted in a function that moves to another stack: has SP changed already? */
+static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor *cursor, bool *switched) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  if (!special || special->switch_at == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  *switched = cursor->pc - special->body.low >= special->switch_at;
+  return RULES_STEP_OK;
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor) {
+  switch (cursor->go_kind) {
+  case ONSTACK_GO_ROOT:
+  case ONSTACK_GO_LEAVES:
+    return RULES_STEP_ROOT;
+  case ONSTACK_GO_LOST:
+  case ONSTACK_GO_RESUMES:
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  case ONSTACK_GO_GROWS:
+    return rules_step_growing(cursor);
+  default:
+    break;
+  }
+  if (cursor->by_table && (cursor->go_kind == ONSTACK_GO_PLAIN || cursor->go_kind == ONSTACK_GO_EXACT))
+    return rules_step_go_by_table(cursor);
+  if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  return rules_step_go_by_record(cursor);
+}
+
+/* An interrupted Go function: what pcsp says about this very instruction. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  if (cursor->go_kind == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
+  if (cursor->go_kind == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
+  if (cursor->go_kind == ONSTACK_GO_GROWS || cursor->go_kind == ONSTACK_GO_LEAVES || cursor->go_kind == ONSTACK_GO_RESUMES) {
+    bool switched;
+    onstack_truncation why = rules_check_switch(cursor, &switched);
+    if (why != RULES_STEP_OK) return why;
+    if (switched) return rules_step_go_called(cursor);
+  }
+  if (!onstack_go_frame_at(cursor->go, cursor->pc, &frame)) return rules_step_go_undescribed(cursor);
+  return rules_step_go_interrupted(cursor, &frame);
+}
+
+/* ---- frames that are known ----------------------------------------------------------------------------------------------- */
+
+/*
+ * What most frames are: a return address that the PC cache knows, with a plain rule or in a plain Go function, on a page that
+ * was just proven readable. rules_run_hot takes as many such frames as follow each other, with the cursor in registers, and
+ * leaves everything else to the general step; what it does take is exactly what rules_step would have taken
+ * (tests/core/test_walk_alike.c compares them).
+ */
+
+/* What may be loaded: proven by this walk, and inside the bounds of the stack. */
+typedef struct rules_window {
+  uint64_t low, high;
+} rules_window;
+
+static ONSTACK_HANDLER rules_window rules_window_of(const onstack_memory *memory) {
+  rules_window window = {memory->page_low, memory->page_high};
+  if (memory->high != 0 && memory->high < window.high) window.high = memory->high;
+  return window;
+}
+
+/* The word at an offset of words from the CFA; a register that is kept stays as it is. False: outside of the window. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_word(rules_window window, uint64_t cfa,
+                                                                                 int16_t words, uint64_t *word) {
+  if (words == ONSTACK_AT_SAME) return true;
+  uint64_t at = cfa + (uint64_t)((int64_t)words * 8);
+  if (at < window.low || at >= window.high || window.high - at < 8) return false;
+  *word = *(const volatile uint64_t *)(uintptr_t)at;
+  return true;
+}
+
+typedef struct rules_hot {
+  uint64_t pc, sp, fp, bx;
+} rules_hot;
+
+/* One frame up by its rule. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_native(const onstack_rule *rule,
+                                                                                   rules_window window, rules_hot *at) {
+  uint64_t cfa = rule->cfa == ONSTACK_CFA_SP ? at->sp : at->fp, ra = 0, fp = at->fp, bx = at->bx;
+  if (rule->cfa != ONSTACK_CFA_SP && rule->cfa != ONSTACK_CFA_FP) return false;
+  cfa += (uint64_t)(int64_t)rule->cfa_offset;
+  if (cfa & 7 || cfa <= at->sp || cfa > window.high) return false;
+  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP) return false;
+  if (!rules_hot_word(window, cfa, rule->ra, &ra) || !rules_hot_word(window, cfa, rule->fp, &fp)) return false;
+  if (ONSTACK_ARCH_FOLLOWS_BX && !rules_hot_word(window, cfa, rule->bx, &bx)) return false;
+  *at = (rules_hot){onstack_address_strip(ra), cfa, fp, bx};
+  return true;
+}
+
+/* One frame up by the record of a plain Go function: rules_step_record. Not on arm64, where a record may have to be
+   repaired first. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_go(rules_window window, rules_hot *at) {
+  if (ONSTACK_GO_RECORD_BELOW != 0) return false;
+  uint64_t record = at->fp;
+  if (record & 7 || record < at->sp || record < window.low || record >= window.high || window.high - record < 16)
+    return false;
+  const volatile uint64_t *words = (const volatile uint64_t *)(uintptr_t)record;
+  *at = (rules_hot){words[1], record + 16, words[0], at->bx};
+  return true;
+}
+
+static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {
+  return value < RULES_PACKED && value >= RULES_GO_FIRST << 1 &&
+         (((value >> 1) - RULES_GO_FIRST) & 0xff) == ONSTACK_GO_PLAIN;
+}
+
+/* What the cache holds of the cursor's place, where it can be left on this way; else 0. */
+static ONSTACK_HANDLER uint64_t rules_hot_value(const rules_cursor *cursor) {
+  if (cursor->fp_unknown) return 0;
+  if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
+  if (!cursor->go || cursor->go_kind != ONSTACK_GO_PLAIN || cursor->exact || cursor->by_table) return 0;
+  return rules_pack_go(cursor);
+}
+
+/* Returns how many frames there are now; the cursor stands at the last of them. */
+static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstack_walk *walk, uint32_t count) {
+  const rules_window window = rules_window_of(cursor->memory);
+  const uint32_t before = count;
+  const uint64_t seal = cursor->seal;
+  uint64_t value = rules_hot_value(cursor);
+  rules_hot at = {cursor->pc, cursor->sp, cursor->fp, cursor->bx};
+  while (value != 0 && count < walk->capacity) {
+    rules_hot next = at;
+    bool native = value >= RULES_PACKED;
+    if (native ? !rules_hot_native((const onstack_rule *)(uintptr_t)value, window, &next) : !rules_hot_go(window, &next))
+      break;
+    uint64_t found = onstack_pc_recall(next.pc - 1, seal);
+    /* Unknown, to be marked, or to be left in ways of its own. */
+    if (found & ONSTACK_PC_UNPROVEN || (found < RULES_PACKED && (cursor->by_table || !rules_is_plain_go(found)))) break;
+    if (walk->unwound_by) walk->unwound_by[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;
+    walk->frames[count++] = next.pc;
+    at = next;
+    value = found;
+  }
+  if (count == before) return count;
+  rules_unpack(cursor, value);
+  cursor->pc = at.pc;
+  cursor->sp = at.sp;
+  cursor->fp = at.fp;
+  cursor->bx = at.bx;
+  cursor->exact = false;
+  cursor->unproven = false;
+  cursor->context = NULL;
+  return count;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
+
+/* Code that is entered by other means than a call, or enters its callee by a jump (corosensei): nothing can be proven of it,
+   and its frames are known by themselves. */
+static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
+  if (cursor->go) return cursor->go_kind == ONSTACK_GO_ROOT;
+  if (!cursor->rule) return false;
+  const uint8_t cfa = cursor->rule->cfa;
+  return cfa == ONSTACK_CFA_ROOT || cfa == ONSTACK_CFA_SIGNAL ||
+         (cfa == ONSTACK_CFA_DEREF_FP && onstack_rule_is_link(cursor->rule));
+}
+
+/* Looks up what describes an address, and returns what the cache is to hold; 0: it is not code. */
+static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t address) {
+  rules_unpack(cursor, 0); /* nothing */
+  cursor->go = onstack_code_find_go(address);
+  if (cursor->go) {
+    cursor->go_kind = onstack_code_go_kind(cursor->go, address);
+    return rules_pack_go(cursor);
+  }
+  const onstack_modules_status status = onstack_modules_find(address, &cursor->module);
+  const bool held = status == ONSTACK_MODULE_HERE;
+  if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
+  cursor->pending = held ? cursor->module.pending : status == ONSTACK_MODULES_CHANGING;
+  if (held && cursor->pending) cursor->rule = onstack_described_find(address);
+  if (cursor->rule) {
+    cursor->pending = false;
+    return (uint64_t)(uintptr_t)cursor->rule;
+  }
+  /* The code map is older than the loader's word: what a library that was opened a moment ago has is not generated. */
+  const bool listed = onstack_code_is_executable(address, &cursor->code);
+  if (!listed && !cursor->pending) return 0;
+  if (!listed || cursor->pending) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
+  cursor->generated = status == ONSTACK_MODULE_NONE;
+  cursor->described = held && cursor->module.table;
+  if (cursor->pending) return RULES_PENDING;
+  return cursor->generated ? RULES_GENERATED : cursor->described ? RULES_UNDESCRIBED : RULES_WITHOUT;
+}
+
+/* Finds out what describes the cursor's PC. False: it is not code at all. */
+static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
+  cursor->unlisted = false;
+  uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
+  uint64_t value = onstack_pc_recall(address, cursor->seal);
+  if (value) {
+    rules_unpack(cursor, value);
+  } else {
+    value = rules_find_out(cursor, address);
+    if (!value) return false;
+    /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
+    if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
+    /* What is so only because a map is being written at this moment is not remembered. */
+    const bool by_range = value < RULES_GO_FIRST << 1;
+    cursor->unlisted = by_range && cursor->missed;
+    if (!by_range || (!cursor->missed && address - cursor->code.low < cursor->code.high - cursor->code.low))
+      onstack_pc_remember(address, value, cursor->seal);
+  }
+  cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
+  return true;
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
+  bool interrupts = cursor->go_kind == ONSTACK_GO_EXACT;
+  if (cursor->go_kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
+  onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
+  if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
+  return why;
+}
+
+/* One frame up; *how: by what (ONSTACK_BY_*). */
+static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, uint8_t *how) {
+  if (cursor->go) {
+    *how = ONSTACK_BY_GO;
+    return rules_step_go(cursor);
+  }
+  *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
+  if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
+  return cursor->rule ? rules_step_native(cursor) : rules_step_undescribed(cursor);
+}
+
+static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk *walk) {
+  const onstack_registers *registers = walk->registers;
+  cursor->memory = walk->memory;
+  cursor->pc = registers->pc;
+  cursor->sp = registers->sp;
+  cursor->fp = registers->fp;
+  cursor->bx = registers->reserved[ONSTACK_REGISTER_RBX];
+  cursor->lr = onstack_address_strip(registers->lr);
+  cursor->exact = true;
+  cursor->low = registers->sp;
+  cursor->switches = 0;
+  cursor->scheduled = false;
+  cursor->by_table = false;
+  cursor->fp_unknown = false;
+  /* Before any rule is looked up; pairs with sampler/modules/modules.c. */
+  cursor->seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
+  cursor->module.low = cursor->module.high = 0;
+  cursor->module.table = NULL;
+  cursor->code.low = cursor->code.high = 0;
+  cursor->context = walk->ucontext;
+  cursor->unproven = cursor->missed = cursor->unlisted = false;
+}
+
+/*
+ * The interrupted PC lies in no range that is known. It runs, so the map is older than the code, and than its neighbours:
+ * whatever could be code is taken for it, and the consumer asks the next map, before it proves the calls.
+ */
+static ONSTACK_HANDLER void rules_begin_in_new_code(rules_cursor *cursor) {
+  if (!cursor->memory->copy_works || onstack_load_relaxed(&onstack_code.count) >= ONSTACK_CODE_RANGES) return;
+  cursor->code = (onstack_code_range){ONSTACK_ADDRESS_LOW, ONSTACK_ADDRESS_HIGH};
+  cursor->generated = cursor->missed = true;
+  onstack_store_relaxed(&onstack_code.missed, 1u);
+}
+
+static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
+  rules_cursor cursor;
+  uint32_t count = 1;
+  uint8_t how;
+  onstack_truncation why;
+  rules_begin(&cursor, walk);
+  walk->frames[0] = cursor.pc;
+  if (!rules_locate(&cursor)) rules_begin_in_new_code(&cursor); /* wherever the PC is, it is recorded */
+  for (;;) {
+    count = rules_run_hot(&cursor, walk, count);
+    why = rules_step(&cursor, &how);
+    if (why != RULES_STEP_OK || cursor.pc == 0) break;
+    cursor.context = NULL;
+    if (cursor.pc & ONSTACK_ARCH_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
+      why = ONSTACK_TRUNCATED_BAD_RETURN;
+      break;
+    }
+    if (count == walk->capacity) {
+      why = ONSTACK_TRUNCATED_DEPTH;
+      break;
+    }
+    if (cursor.unproven) how |= ONSTACK_BY_UNPROVEN;
+    if (cursor.unlisted) how |= ONSTACK_BY_UNLISTED;
+    if (walk->unwound_by) walk->unwound_by[count - 1] = how;
+    /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
+    if (walk->unwound_by && cursor.exact && count > 1) walk->unwound_by[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
+  }
+  return (onstack_walk_result){count, why == RULES_STEP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
+
+/* The rest runs outside the signal handler, and is most of what a cold build compiles: -O1 halves the time that this takes. */
+#ifndef __clang__
+#pragma GCC optimize("O1")
+#endif
+
+/* ---- core/platform/calls.c ---- */
 
 #include <string.h>
 
@@ -783,120 +8561,6 @@ ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 
 #endif
 
-/* ---- core/platform/atomics.h ---- */
-/*
- * The only place with memory orders. Each name says what it is for; both ends of a pairing are named at the use.
- *
- *   relaxed    a counter, or a value whose reader needs nothing else to be visible;
- *   publish / observe   release store and acquire load: what was written before the publish is seen after the observe;
- *   dekker     sequentially consistent: two sides each write their own flag and then read the other's
- *              (handler: busy, then state; stop: state, then busy), and at least one of them sees the other.
- *
- * All operations are lock-free on x86_64 and aarch64, so they may be used in the signal handler. They are compiler
- * builtins on plain objects rather than _Atomic types, so that the structures can be shared with any C dialect.
- */
-#ifndef ONSTACK_PLATFORM_ATOMICS_H
-#define ONSTACK_PLATFORM_ATOMICS_H
-
-#define onstack_load_relaxed(pointer) __atomic_load_n((pointer), __ATOMIC_RELAXED)
-#define onstack_store_relaxed(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELAXED)
-#define onstack_add_relaxed(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_RELAXED)
-#define onstack_sub_relaxed(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_RELAXED)
-
-#define onstack_observe(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
-#define onstack_publish(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELEASE)
-
-#define onstack_dekker_load(pointer) __atomic_load_n((pointer), __ATOMIC_SEQ_CST)
-#define onstack_dekker_store(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_SEQ_CST)
-#define onstack_dekker_add(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_SEQ_CST)
-#define onstack_dekker_sub(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_SEQ_CST)
-#define onstack_dekker_cas(pointer, expected, value)                                                                        \
-  __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
-
-/* Reference counts: whoever lets go last sees all that the others did with the object. */
-#define onstack_retain(pointer) __atomic_fetch_add((pointer), 1, __ATOMIC_RELAXED)
-#define onstack_release_was_last(pointer) (__atomic_fetch_sub((pointer), 1, __ATOMIC_ACQ_REL) == 1)
-
-#define onstack_exchange(pointer, value) __atomic_exchange_n((pointer), (value), __ATOMIC_ACQ_REL)
-
-/* Strong compare-and-swap; `expected` points to the value and receives what was found. */
-#define onstack_cas(pointer, expected, value)                                                                               \
-  __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
-
-/* Full fence: a store before it is visible before a load behind it. */
-#define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
-/* The compiler moves nothing across: for a handler on the same thread, which sees the processor's own order anyway. */
-#define onstack_fence_signal() __atomic_signal_fence(__ATOMIC_SEQ_CST)
-/* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
-#define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
-/* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
-#define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
-
-/*
- * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
- * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
- *
- * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
- *
- *   writer                                   reader
- *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
- *   W2  fence                release         R2  copy the data        relaxed
- *   W3  write the data       relaxed         R3  fence                acquire
- *   W4  sequence = next even release         R4  sequence == begun    relaxed
- *
- * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
- * that ended with it.
- *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
- *     happened before R2, and R2 reads W's values or later ones.
- *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
- *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
- *     one, not `begun`.
- * The number comes round after 2^31 changes; no reader is inside for so long.
- */
-
-#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-typedef struct onstack_seqlock {
-  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
-} onstack_seqlock;
-
-/* R1. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
-  return onstack_observe(&lock->sequence);
-}
-
-/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
-
-/* R3 and R4: whether the copy belongs together. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
-  onstack_fence_observe();
-  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
-}
-
-/* W1 and W2. Returns the number that the change ends with. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
-  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
-  onstack_store_relaxed(&lock->sequence, odd);
-  onstack_fence_publish();
-  return odd + 1;
-}
-
-/* W4. */
-ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
-  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
-}
-
-/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
-   none. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
-  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
-  onstack_seqlock_write_end(lock);
-  return true;
-}
-
-#endif
-
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -1032,23 +8696,6 @@ ONSTACK_API int onstack_interpreted_describe(uint64_t frame, onstack_frame_text 
 }
 
 /* ---- core/platform/label_set.c ---- */
-/* ---- core/platform/label_set.h ---- */
-/* A set of labels as the handler copies it. Never changed once others can see it; whoever lets it go last frees it. */
-#ifndef ONSTACK_PLATFORM_LABEL_SET_H
-#define ONSTACK_PLATFORM_LABEL_SET_H
-
-struct onstack_labels {
-  uint64_t references;
-  uint32_t bytes; /* of `text` */
-  bool cut;       /* some of an outer set had no room */
-  char text[];    /* "key\0value\0key\0value\0" */
-};
-
-/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors:
-   OPTIONS (the key), -ENOMEM. */
-ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
-
-#endif
 
 #include <errno.h>
 #include <stdlib.h>
@@ -1316,199 +8963,6 @@ ONSTACK_INTERNAL void onstack_pin_self(void);
 #endif
 
 #ifdef __linux__
-/* ---- core/platform/sys.h ---- */
-/*
- * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
- * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
- * name for clock_gettime.
- */
-#ifndef ONSTACK_PLATFORM_SYS_H
-#define ONSTACK_PLATFORM_SYS_H
-
-#include <sys/syscall.h>
-
-#if defined(__x86_64__)
-/* ---- core/platform/sys_x86_64.h ---- */
-/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
-#ifndef ONSTACK_PLATFORM_SYS_X86_64_H
-#define ONSTACK_PLATFORM_SYS_X86_64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  long result;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return result;
-}
-
-/* Whether this program runs under valgrind: the instructions change nothing on a processor, and valgrind takes them for the
-   request in rax (valgrind.h, VALGRIND_DO_CLIENT_REQUEST_EXPR). Ordinary threads. */
-static inline __attribute__((unused)) bool onstack_sys_is_valgrind(void) {
-  const uint64_t request[6] = {0x1001}; /* VG_USERREQ__RUNNING_ON_VALGRIND */
-  uint64_t result = 0;
-  __asm__ volatile("rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
-                   : "+d"(result)
-                   : "a"(request)
-                   : "cc", "memory");
-  return result != 0;
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/platform/sys_aarch64.h ---- */
-/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
-#ifndef ONSTACK_PLATFORM_SYS_AARCH64_H
-#define ONSTACK_PLATFORM_SYS_AARCH64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
-  return x0;
-}
-
-/* Whether this program runs under valgrind: the instructions change nothing on a processor, and valgrind takes them for the
-   request in x4 (valgrind.h, VALGRIND_DO_CLIENT_REQUEST_EXPR). Ordinary threads. */
-static inline __attribute__((unused)) bool onstack_sys_is_valgrind(void) {
-  const uint64_t request[6] = {0x1001}; /* VG_USERREQ__RUNNING_ON_VALGRIND */
-  register uint64_t x3 __asm__("x3") = 0;
-  register const uint64_t *x4 __asm__("x4") = request;
-  __asm__ volatile("ror x12, x12, #3; ror x12, x12, #13; ror x12, x12, #51; ror x12, x12, #61; orr x10, x10, x10"
-                   : "+r"(x3)
-                   : "r"(x4)
-                   : "cc", "memory");
-  return x3 != 0;
-}
-
-#endif
-
-#else
-#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
-#endif
-
-#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
-ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
-  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
-  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
-  return onstack_sys_call6(number, a, b, c, d, 0, 0);
-}
-
-ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
-ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
-
-/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
-typedef uint64_t onstack_kernel_sigset;
-#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
-
-/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
-#define ONSTACK_FUTEX_WAIT_PRIVATE 128
-#define ONSTACK_FUTEX_WAKE_PRIVATE 129
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
-  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
-}
-
-struct onstack_timespec {
-  int64_t seconds;
-  int64_t nanoseconds;
-};
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
-  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
-}
-
-/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
-ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
-  const struct onstack_timespec pause = {0, nanoseconds};
-  uint32_t nobody_wakes = 0;
-  onstack_sys_futex_wait(&nobody_wakes, 0, &pause);
-}
-
-/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
-struct onstack_kernel_sigevent {
-  uint64_t value;
-  int32_t signal;
-  int32_t notify;
-  int32_t tid;
-  int32_t pad[11];
-};
-struct onstack_kernel_itimerspec {
-  struct onstack_timespec interval;
-  struct onstack_timespec value;
-};
-#define ONSTACK_SIGEV_SIGNAL 0
-#define ONSTACK_SIGEV_THREAD_ID 4
-
-ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
-  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
-}
-/* `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
-                                                 struct onstack_kernel_itimerspec *old) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
-
-/* struct iovec of the kernel. */
-struct onstack_vector {
-  uint64_t base, length;
-};
-
-/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
-   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
-   because the child of a raw clone must not read its parent. */
-ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
-                                                     const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
-                           (long)remotes, 0);
-}
-
-/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
-   SA_RESTORER in its asm/signal.h. */
-struct onstack_kernel_sigaction {
-  uint64_t handler;
-  uint64_t flags;
-  uint64_t restorer;
-  onstack_kernel_sigset mask;
-};
-_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
-
-ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
-                                             struct onstack_kernel_sigaction *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-#endif
 
 #include <dlfcn.h>
 #include <string.h>
@@ -1962,200 +9416,6 @@ ONSTACK_INTERNAL const char *onstack_own_executable(void);
 
 #endif
 
-/* ---- core/platform/sys.h ---- */
-/*
- * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
- * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
- * name for clock_gettime.
- */
-#ifndef ONSTACK_PLATFORM_SYS_H
-#define ONSTACK_PLATFORM_SYS_H
-
-#include <sys/syscall.h>
-
-#if defined(__x86_64__)
-/* ---- core/platform/sys_x86_64.h ---- */
-/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
-#ifndef ONSTACK_PLATFORM_SYS_X86_64_H
-#define ONSTACK_PLATFORM_SYS_X86_64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  long result;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return result;
-}
-
-/* Whether this program runs under valgrind: the instructions change nothing on a processor, and valgrind takes them for the
-   request in rax (valgrind.h, VALGRIND_DO_CLIENT_REQUEST_EXPR). Ordinary threads. */
-static inline __attribute__((unused)) bool onstack_sys_is_valgrind(void) {
-  const uint64_t request[6] = {0x1001}; /* VG_USERREQ__RUNNING_ON_VALGRIND */
-  uint64_t result = 0;
-  __asm__ volatile("rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
-                   : "+d"(result)
-                   : "a"(request)
-                   : "cc", "memory");
-  return result != 0;
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/platform/sys_aarch64.h ---- */
-/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
-#ifndef ONSTACK_PLATFORM_SYS_AARCH64_H
-#define ONSTACK_PLATFORM_SYS_AARCH64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
-  return x0;
-}
-
-/* Whether this program runs under valgrind: the instructions change nothing on a processor, and valgrind takes them for the
-   request in x4 (valgrind.h, VALGRIND_DO_CLIENT_REQUEST_EXPR). Ordinary threads. */
-static inline __attribute__((unused)) bool onstack_sys_is_valgrind(void) {
-  const uint64_t request[6] = {0x1001}; /* VG_USERREQ__RUNNING_ON_VALGRIND */
-  register uint64_t x3 __asm__("x3") = 0;
-  register const uint64_t *x4 __asm__("x4") = request;
-  __asm__ volatile("ror x12, x12, #3; ror x12, x12, #13; ror x12, x12, #51; ror x12, x12, #61; orr x10, x10, x10"
-                   : "+r"(x3)
-                   : "r"(x4)
-                   : "cc", "memory");
-  return x3 != 0;
-}
-
-#endif
-
-#else
-#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
-#endif
-
-#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
-ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
-  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
-  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
-  return onstack_sys_call6(number, a, b, c, d, 0, 0);
-}
-
-ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
-ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
-
-/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
-typedef uint64_t onstack_kernel_sigset;
-#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
-
-/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
-#define ONSTACK_FUTEX_WAIT_PRIVATE 128
-#define ONSTACK_FUTEX_WAKE_PRIVATE 129
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
-  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
-}
-
-struct onstack_timespec {
-  int64_t seconds;
-  int64_t nanoseconds;
-};
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
-  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
-}
-
-/* Sleeps for less than a second; a signal may end the sleep early. Signal-safe: unlike libc's nanosleep it keeps errno. */
-ONSTACK_SYS_INLINE void onstack_sys_sleep(uint32_t nanoseconds) {
-  const struct onstack_timespec pause = {0, nanoseconds};
-  uint32_t nobody_wakes = 0;
-  onstack_sys_futex_wait(&nobody_wakes, 0, &pause);
-}
-
-/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
-struct onstack_kernel_sigevent {
-  uint64_t value;
-  int32_t signal;
-  int32_t notify;
-  int32_t tid;
-  int32_t pad[11];
-};
-struct onstack_kernel_itimerspec {
-  struct onstack_timespec interval;
-  struct onstack_timespec value;
-};
-#define ONSTACK_SIGEV_SIGNAL 0
-#define ONSTACK_SIGEV_THREAD_ID 4
-
-ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
-  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
-}
-/* `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
-                                                 struct onstack_kernel_itimerspec *old) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
-
-/* struct iovec of the kernel. */
-struct onstack_vector {
-  uint64_t base, length;
-};
-
-/* Copies memory of this process under the kernel's fault handling. Returns the bytes copied, or -errno. The calling thread's id
-   names the process: after its first thread has ended, the process's own id fails with ESRCH. The id comes from a system call,
-   because the child of a raw clone must not read its parent. */
-ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
-                                                     const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_gettid(), (long)local, (long)locals, (long)remote,
-                           (long)remotes, 0);
-}
-
-/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
-   SA_RESTORER in its asm/signal.h. */
-struct onstack_kernel_sigaction {
-  uint64_t handler;
-  uint64_t flags;
-  uint64_t restorer;
-  onstack_kernel_sigset mask;
-};
-_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
-
-ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
-                                             struct onstack_kernel_sigaction *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-#endif
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -2498,524 +9758,6 @@ uint32_t *onstack_wiped_word(void) {
 #ifndef ONSTACK_SAMPLER_SESSION_SETTINGS_H
 #define ONSTACK_SAMPLER_SESSION_SETTINGS_H
 
-/* ---- core/sampler/interpreter/interpreter.h ---- */
-/*
- * What a session knows of the interpreters in the process: the frames of an interpreted language are copied behind the walk
- * of the native ones (record_handler.c), and put into the place of the loop's frames when the sample is delivered
- * (onstack_interleave): only then is it known which native frames there are.
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_INTERPRETER_H
-#define ONSTACK_SAMPLER_INTERPRETER_INTERPRETER_H
-
-/* ---- core/sampler/unwind/module_statistics.h ---- */
-/* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
-#ifndef ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
-#define ONSTACK_SAMPLER_UNWIND_MODULE_STATISTICS_H
-
-/* ---- core/sampler/unwind/rules.h ---- */
-/*
- * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
- * in ordinary threads (sampler/modules/rule_table.c), executed quickly here.
- *
- * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
- * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
- * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
- * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
- * the time off a look-up (tests/bench/tables).
- *
- * Tables are immutable once published and are unmapped only after no handler can still be reading them
- * (sampler/modules/modules.c).
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_H
-
-/* How the canonical frame address (the caller's SP) is found. */
-#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
-#define ONSTACK_CFA_SP 1u       /* SP + offset */
-#define ONSTACK_CFA_FP 2u       /* FP + offset */
-#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
-#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset, plus `after` words (x86_64: a realigned stack, without them) */
-#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
-#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
-#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
-#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
-/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
-   to use the register for anything */
-#define ONSTACK_CFA_LOST 9u
-
-/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
-   realigning prologues; aarch64: alike) */
-#define ONSTACK_CFA_REGISTER 10u
-
-/* Where a register of the caller is. Anything else than these is not representable: no rule. */
-#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
-#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
-/* otherwise: at CFA + 8 * value */
-
-typedef struct onstack_rule {
-  uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP, DEREF_FP: words; REGISTER: its number */
-  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
-  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
-  int16_t bx;         /* saved RBX */
-  int32_t cfa_offset; /* bytes; for PLT the threshold */
-} onstack_rule;
-
-/* The CFA is some words above a word in memory: as a rule a link to another stack, which that of a coroutine's parent is. */
-static inline __attribute__((unused)) ONSTACK_HANDLER bool onstack_rule_is_link(const onstack_rule *rule) {
-  return (rule->cfa == ONSTACK_CFA_DEREF_FP || rule->cfa == ONSTACK_CFA_DEREF_SP) && rule->after != 0;
-}
-
-typedef struct onstack_rule_row {
-  uint16_t offset; /* the low 16 bits */
-  uint16_t rule;
-} onstack_rule_row;
-
-#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
-
-typedef struct onstack_rule_table {
-  uint32_t chunk_count;
-  uint32_t row_count;
-  uint32_t rule_count;
-  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
-  const uint32_t *first_row; /* chunk_count + 1 */
-  const onstack_rule_row *rows;
-  const onstack_rule *rules;
-} onstack_rule_table;
-
-/* What is loaded where. */
-typedef struct onstack_module {
-  uint64_t low; /* executable part of the object */
-  uint64_t high;
-  uint64_t base;                   /* what offsets in the table are relative to */
-  const onstack_rule_table *table; /* NULL: no rules (yet) */
-  uint16_t number;                 /* of its path (sampler/modules/modules.h), from 1 on; 0: not known */
-  uint16_t pending;                /* its rules have not been derived yet */
-  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
-} onstack_module;
-
-#define ONSTACK_MODULES_FIRST 1024u /* entries of the first array; it is doubled when more objects are loaded */
-
-/*
- * A new state of the map is written into an array that the current state does not use, so a walk has to wait for nothing. An
- * array that has become too small stays mapped, because a handler may be reading it.
- */
-typedef struct onstack_module_map {
-  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
-  uint32_t count;
-  uint32_t loads;          /* how often the loader's list was found changed */
-  uint32_t gone;           /* the last sequence number without some that had been there */
-  uint32_t left_out;       /* objects that there was no memory for: an unknown address may be theirs */
-  onstack_module *modules; /* sorted by address, disjoint */
-} onstack_module_map;
-
-ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
-
-typedef enum onstack_modules_status {
-  ONSTACK_MODULE_NONE,
-  ONSTACK_MODULE_HERE,
-  ONSTACK_MODULES_CHANGING, /* not known: the map is being replaced at this moment, or it lacks objects */
-} onstack_modules_status;
-
-/* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
-
-/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
-
-/*
- * Rules of single addresses in modules without a table. Entries are those of the PC cache: they check or are a miss. Their
- * epoch is the map's `loads`, which changes when objects come or go, and not with each table that is made. Buckets, since two
- * addresses of one stack must not displace each other for ever. 128 KiB, of which only used pages are in memory.
- */
-#define ONSTACK_DESCRIBED_BUCKETS 1024u
-#define ONSTACK_DESCRIBED_BUCKET 8u
-
-/* NULL: none is known. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_described_find(uint64_t address);
-
-/* The rule stays for good. The writer of the map. */
-ONSTACK_INTERNAL void onstack_described_put(uint64_t address, const onstack_rule *rule);
-
-/* The rule of an offset in a table; NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
-
-#endif
-
-typedef struct onstack_module_statistics_row {
-  uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
-  uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
-} onstack_module_statistics_row;
-
-typedef struct onstack_module_statistics {
-  onstack_module_statistics_row
-      *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
-  uint32_t count;
-  onstack_module last; /* that a frame lay in */
-} onstack_module_statistics;
-
-/* A stack on its way to the sink. */
-typedef struct onstack_walked {
-  uint64_t *frames;
-  uint8_t *unwound_by; /* ONSTACK_BY_* */
-  uint32_t count;
-  onstack_truncation truncation;
-  bool apart; /* its root is the first function on a stack that the program made; an interpreter's frames may go on */
-} onstack_walked;
-
-/* Counts the frames of one stack. Consumer only. */
-ONSTACK_INTERNAL void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack);
-
-ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistics *statistics);
-
-#endif
-
-#define ONSTACK_INTERPRETERS 3u /* providers of a session: those that ship, and the user's */
-
-typedef struct onstack_interpreter {
-  const onstack_frame_provider *provider;
-  uint32_t ready; /* it is there (publish / observe). Where it has gone, 0 again */
-  bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
-  uint32_t loop_count;
-  onstack_loop_code loops[ONSTACK_LOOP_CODES];
-  /* As it was prepared, with these loops; asked now and then, once it is ready. NULL: always, but with its object. */
-  bool (*lives)(const onstack_loop_code *loops, uint32_t count);
-  bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
-} onstack_interpreter;
-
-/* Whether a frame of a native stack is a call of the interpreter's loop. Signal-safe. */
-static inline __attribute__((unused)) ONSTACK_HANDLER bool
-onstack_interpreter_is_loop(const onstack_interpreter *interpreter, const uint64_t *frames, uint32_t frame) {
-  const uint64_t address = frames[frame] - (frame > 0);
-  for (uint32_t i = 0; i < onstack_load_relaxed(&interpreter->loop_count); i++) {
-    const onstack_loop_code *loop = &interpreter->loops[i];
-    if (address >= onstack_load_relaxed(&loop->low) && address < onstack_load_relaxed(&loop->high)) return true;
-  }
-  return false;
-}
-
-/* What the providers that ship are called with: they tell more than the public structure has room for. */
-typedef struct onstack_frame_place {
-  onstack_frame_memory memory; /* the first: the rest lies behind it */
-  uint64_t place;              /* out: lies in the native frame of the innermost call that the frames tell of; 0: unknown */
-} onstack_frame_place;
-
-/* The providers of a session. */
-typedef struct onstack_interpreter_list {
-  uint32_t count;
-  const onstack_frame_provider *providers[ONSTACK_INTERPRETERS];
-} onstack_interpreter_list;
-
-/* Where the innermost call of the loop that the frames tell of is. */
-typedef enum onstack_interpreted_leaf {
-  ONSTACK_INTERPRETED_LEAF_UNKNOWN,
-  ONSTACK_INTERPRETED_LEAF_IS,     /* it is the leaf */
-  ONSTACK_INTERPRETED_LEAF_IS_NOT, /* it is not, and the leaf is another call of the loop */
-  ONSTACK_INTERPRETED_LEAF_CALLED, /* it is the loop's innermost native frame, which has called others */
-  ONSTACK_INTERPRETED_LEAF_GONE,   /* in none of these: a stack is being switched to (greenlet) */
-} onstack_interpreted_leaf;
-
-/* Stacks are switched in this process: more loops than calls were seen. Relaxed; once 1 it stays so. */
-ONSTACK_INTERNAL_DATA uint32_t onstack_interpreted_switches;
-
-/* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
-typedef struct onstack_interpreted {
-  uint16_t count;
-  uint8_t interpreter; /* whose frames they are */
-  uint8_t cut;         /* there are more */
-  uint8_t named;       /* the frames' functions are their addresses (platform/interpreted.h) */
-  uint8_t leaf;        /* onstack_interpreted_leaf */
-  uint8_t refused;     /* none, for the kernel copies no memory */
-  uint8_t reserved;
-  onstack_interpreted_frame frames[];
-} onstack_interpreted;
-
-#define ONSTACK_ENTRY_INTERPRETED 0x80u /* beside ONSTACK_SAMPLE_*, which no sink sees */
-
-/* Bytes that an entry of `depth` frames needs for it while it is filled. */
-#define ONSTACK_INTERPRETED_BYTES(depth)                                                                                    \
-  ((uint32_t)(sizeof(onstack_interpreted) + (depth) * sizeof(onstack_interpreted_frame)) + ONSTACK_FRAME_SCRATCH)
-
-/* A thread as it was interrupted, and its native frames. */
-typedef struct onstack_interrupted {
-  const onstack_registers *registers;
-  const uint64_t *frames;
-  uint32_t frame_count;
-  bool whole; /* up to the thread's beginning */
-  int32_t tid;
-} onstack_interrupted;
-
-/* Copies the frames of the calling thread, which is `interrupted`, by the first interpreter that has any,
-   `capacity` at most. The room behind them is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
-ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
-                                               const onstack_interrupted *interrupted, uint32_t capacity,
-                                               onstack_interpreted *out);
-
-/* Bytes of what was copied. Signal-safe. */
-static inline __attribute__((always_inline, unused)) uint32_t onstack_interpreted_used(const onstack_interpreted *copied) {
-  return (uint32_t)(sizeof(*copied) + copied->count * sizeof(copied->frames[0]));
-}
-
-/*
- * The fingerprint of a function is copied with its frames, in the upper bits of their flags: memory is used again, and
- * milliseconds later another function may lie there. Of functions that have been named, nothing is copied: they are compared
- * with what they were then (sampler/interpreter/known.h), so that all this costs is the first sample of each.
- */
-
-/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
-   just been freed. */
-#define ONSTACK_IDENTITY 5
-
-#define ONSTACK_FINGERPRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
-#define ONSTACK_FINGERPRINT_NAMED 0u     /* it had been named when the frame was copied */
-#define ONSTACK_FINGERPRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
-#define ONSTACK_FINGERPRINT_FIRST 2u     /* others are hashes of its identity */
-#define ONSTACK_FINGERPRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
-#define ONSTACK_FINGERPRINT_PLACES 4096u /* a power of two */
-
-/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
-ONSTACK_INTERNAL_DATA uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_fingerprint_place(uint64_t function) {
-  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_FINGERPRINT_PLACES - 1);
-}
-
-/* Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_fingerprint_is_named(uint64_t function) {
-  return onstack_observe(&onstack_fingerprint_named[onstack_fingerprint_place(function)]) == function;
-}
-
-/* From ONSTACK_FINGERPRINT_FIRST on. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
-onstack_fingerprint_of(const uint64_t identity[ONSTACK_IDENTITY]) {
-  uint64_t mixed = 0;
-  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
-    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
-    mixed ^= mixed >> 29;
-  }
-  const uint32_t fingerprint = (uint32_t)(mixed >> 40);
-  return fingerprint < ONSTACK_FINGERPRINT_FIRST ? fingerprint + ONSTACK_FINGERPRINT_FIRST : fingerprint;
-}
-
-/*
- * Frames of an interpreter lie in pieces of memory that grow upwards, callers below the called. One copy by the kernel takes
- * many neighbours at once: it costs hardly more than a copy of one.
- */
-
-#define ONSTACK_WINDOW_FRAME 112u  /* bytes of a frame at most */
-#define ONSTACK_WINDOW_BYTES 7168u /* of Python some 50 frames */
-
-typedef struct onstack_window {
-  const onstack_frame_memory *memory;
-  uint64_t piece;     /* where the newest piece begins; 0: not known */
-  uint64_t low, high; /* what of it is in `bytes` */
-  uint8_t *frame;     /* room for a frame that lies elsewhere: ONSTACK_WINDOW_FRAME */
-  uint8_t *bytes;     /* ONSTACK_WINDOW_BYTES */
-} onstack_window;
-
-/* A word in bytes that were copied; `offset` is a multiple of its size. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_window_word(const uint8_t *bytes,
-                                                                                                  uint32_t offset) {
-  return *(const volatile uint64_t *)(const void *)(bytes + offset);
-}
-
-/* Memory at an aligned, plausible address. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes);
-
-/* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
-ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
-
-/* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
-
-typedef struct onstack_interleave_counters {
-  uint64_t interpreted, cut, unmatched, unnamed;
-} onstack_interleave_counters;
-
-/*
- * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
- * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
- * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known. One that
- * was switched to (greenlet, gevent, another interpreter of the process) lies upon native frames whose calls are not its own:
- * where an interpreter tells which call its innermost frames are in, the outer loops stay native.
- *
- * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
- * is made to point there if frames come into it. Consumer only.
- */
-ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
-                                         onstack_walked *stack, uint64_t *frames, uint32_t capacity,
-                                         onstack_interleave_counters *counters);
-
-/* The frames of interpreted languages that another thread runs, which is blocked. */
-
-/*
- * Copies and names them, by the first interpreter that has any, `capacity` at most; the room behind them is scratch, as for
- * onstack_interpreted_copy. `hints`: ONSTACK_INTERPRETERS words that stay with the thread, 0 at first. Named at once: the
- * function that a thread waited in may be gone when its wait becomes a sample. False: it runs none. Ordinary threads.
- */
-ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid,
-                                                  uint32_t capacity, uint64_t *hints, onstack_interpreted *out);
-
-#endif
-
-/* ---- core/sampler/unwind/unwinder.h ---- */
-/*
- * The unwinder seam inside the library: registers -> return addresses. A variant is one onstack_unwinder_ops in a file
- * unwinder*_handler.c; the user's own comes through unwinder_handler.c.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_UNWINDER_H
-#define ONSTACK_SAMPLER_UNWIND_UNWINDER_H
-
-/* ---- core/sampler/unwind/memory.h ---- */
-/*
- * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
- *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
- *           just written to (walk.h); everything else by `copy`. Where that is refused, everything else is unreadable.
- *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
- *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
- *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
- *           by frame pointers, and housekeeping checks them again every second.
- *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   none    refuses everything: walks end at the interrupted PC.
- *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_MEMORY_H
-#define ONSTACK_SAMPLER_UNWIND_MEMORY_H
-
-/* ---- core/sampler/unwind/stack_bounds.h ---- */
-/* Where the stacks of a thread lie, as the kernel reported it, and the questions that a walk leaves for housekeeping. */
-#ifndef ONSTACK_SAMPLER_UNWIND_STACK_BOUNDS_H
-#define ONSTACK_SAMPLER_UNWIND_STACK_BOUNDS_H
-
-#define ONSTACK_STACK_RANGES 3u
-
-/* A readable mapping that stacks of the thread lie in. */
-typedef struct onstack_stack_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_stack_range;
-
-typedef struct onstack_stack_bounds {
-  uint64_t requests[2]; /* stack addresses whose bounds no range has: housekeeping looks them up. 0: none */
-  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
-  uint64_t thread_pointer;     /* noted with a request: libc puts it at the top of a thread's stack */
-  onstack_stack_range unknown; /* no mapping was found for a request here: none is made again until housekeeping clears it */
-} onstack_stack_bounds;
-
-/* True if the last request near `address` found no mapping. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address);
-
-/* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address);
-
-/* Nothing is known and nothing is asked. Under the lock of the record that holds them. */
-ONSTACK_INTERNAL void onstack_stack_bounds_clear(onstack_stack_bounds *bounds);
-
-/* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
-
-#endif
-
-struct onstack_memory;
-
-typedef struct onstack_reader {
-  const char *name;
-  /* True if it reads `good` (a readable page, with another below it) and refuses `bad` (PROT_NONE, right above). Start only. */
-  bool (*self_test)(const void *good, const void *bad);
-  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
-  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
-} onstack_reader;
-
-/* One walk's view of memory; lives on the signal stack. */
-typedef struct onstack_memory {
-  const onstack_reader *reader;
-  onstack_stack_bounds *bounds; /* asked for those that are missing; NULL: nobody is */
-  bool asked;                   /* bounds were asked for: wake housekeeping */
-  bool elsewhere;               /* not the calling thread's stack: its thread pointer leads to another goroutine */
-  bool copy_works;
-  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
-  uint64_t high;
-  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
-  uint64_t page_high;
-  uint64_t before[2]; /* the same before that, the latest first, as probe_pack packs them: calls across
-                         languages go to other stacks and back, by way of a goroutine's g */
-  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
-} onstack_memory;
-
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
-
-/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
-ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
-
-/* The known bounds that an address lies in; NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address);
-
-/* Where the main thread's stack ends, but for the program's strings; 0: not known. Written at start. */
-ONSTACK_INTERNAL_DATA uint64_t onstack_memory_main_end;
-
-/* Where the calling thread's stack ends if it is one that libc or the kernel made, and holds `sp`; 0: it does not seem to.
-   Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_memory_stack_end(uint64_t sp);
-
-/* Two words by process_vm_readv. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
-
-/*
- * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
- * Returns how many were copied before the first that could not be read. Signal-safe.
- */
-#define ONSTACK_COPY_MANY 12u
-ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
-
-/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
-
-#endif
-
-/* How a walk came from a frame to its caller. */
-#define ONSTACK_BY_NOTHING 0u  /* the last frame: the root, or where the walk broke off */
-#define ONSTACK_BY_RULES 1u    /* .eh_frame */
-#define ONSTACK_BY_GO 2u       /* Go's tables and conventions */
-#define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
-#define ONSTACK_BY_UNWINDER 4u /* the user's */
-
-/* Marks in the same byte: the caller has to be proven yet (walk.h). */
-#define ONSTACK_BY_UNPROVEN 0x80u
-#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
-
-/* A frame pointer or a link register that is not known: no address, and not the 0 of a stack's end. */
-#define ONSTACK_UNKNOWN_REGISTER 1u
-
-typedef struct onstack_walk {
-  const onstack_registers *registers;
-  void *ucontext;
-  onstack_memory *memory;
-  const onstack_unwinder *custom; /* NULL for the built-in ones */
-  uint64_t *frames;               /* capacity of them; at least 1 */
-  uint32_t capacity;
-  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks; what stands behind the last frame is undefined.
-                          NULL: not wanted */
-} onstack_walk;
-
-typedef struct onstack_unwinder_ops {
-  const char *name;
-  bool reads_stack;     /* by the memory reader: bounds are of use */
-  bool needs_rules;     /* rule tables must be derived */
-  uint32_t stack_bytes; /* of the signal stack that `run` needs at most (measured by tests/core/test_stack_use.c) */
-  onstack_walk_result (*run)(const onstack_walk *walk); /* signal-safe */
-} onstack_unwinder_ops;
-
-ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_frame_pointer;
-ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_pc_only;
-ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_rules;
-ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_custom;
-
-#endif
-
 typedef struct onstack_settings {
   uint64_t period_ns;
   uint64_t period; /* as samples say it: period_ns, or bytes */
@@ -3053,617 +9795,6 @@ typedef struct onstack_settings {
  */
 #ifndef ONSTACK_SAMPLER_SOURCE_CLOCK_H
 #define ONSTACK_SAMPLER_SOURCE_CLOCK_H
-
-/* ---- core/sampler/session/slot.h ---- */
-/*
- * A slot is what the handler sees of a running session. Slots are static; a session takes a free one at start and gives
- * it back at stop. Control writes the plain fields while the slot is not running; `state` publishes them.
- *
- * Stop and the handler synchronize by a dekker pair: the handler raises its record's `busy`, or is inside of its process clock
- * or of `visits`, and then reads `state`; stop changes `state` and then waits until no living thread is inside. So after that
- * wait no handler touches the ring or the unwinder of the session, and none will: a later one sees the state (or a newer
- * generation) and only counts.
- */
-#ifndef ONSTACK_SAMPLER_SESSION_SLOT_H
-#define ONSTACK_SAMPLER_SESSION_SLOT_H
-
-/* ---- core/sampler/ring/kept.h ---- */
-/*
- * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
- * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and both ends of the
- * stack then, copied by the kernel; when the rules are there the consumer walks the copy
- * (sampler/drain/deliver.c). What lies between
- * the ends of a deep stack is most often one large frame, of which a walk reads nothing (rustc's: over 512 KiB).
- *
- * A slot has a pool of them, and so has a preloaded process that has no session yet (preload/first_ticks_store.c). A pool takes
- * memory only while it is used. While all of it is in use, samples stay cut. It is never shared with other processes, which may
- * be another user's.
- */
-#ifndef ONSTACK_SAMPLER_RING_KEPT_H
-#define ONSTACK_SAMPLER_RING_KEPT_H
-
-#define ONSTACK_KEPT_STACKS 128u
-/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has, if
-   its end is known: sampler/unwind/memory.h. */
-#define ONSTACK_KEPT_NATIVE 131072u
-#define ONSTACK_KEPT_FIRST 65536u /* from where the thread's stack begins down */
-#define ONSTACK_KEPT_GO 8192u     /* of the goroutine that waits for the native code, from its stack pointer up */
-
-/* A piece of a stack, as it was. */
-typedef struct onstack_kept_piece {
-  uint64_t low, high;
-} onstack_kept_piece;
-
-typedef struct onstack_kept {
-  uint32_t taken; /* 0 or 1: a handler takes it, who walks it gives it back */
-  uint32_t reserved;
-  onstack_registers registers;
-  onstack_kept_piece native, first, go;
-  uint64_t g, g_stack[2]; /* the goroutine, and its bounds; 0: none */
-  uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
-  uint8_t first_bytes[ONSTACK_KEPT_FIRST] __attribute__((aligned(16)));
-  uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
-  uint64_t frames[ONSTACK_MAX_DEPTH]; /* of who walks it */
-  uint8_t unwound_by[ONSTACK_MAX_DEPTH];
-} onstack_kept;
-
-_Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");
-
-/* Keeps the calling thread's stack at these registers. Returns its number in the pool, from 1 on; 0: the pool (which may be
-   NULL) has none, or nothing could be copied. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
-
-/* Gives one back. Whoever has it; signal-safe. */
-ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
-
-/* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
-
-#endif
-
-/* ---- core/sampler/ring/ring.h ---- */
-/*
- * The sample ring: many producers (signal handlers on any thread), one consumer at a time (drain thread or poll).
- *
- * Entries are as long as their stack. A producer claims room for the largest one by one compare-and-swap on `tail`,
- * fills the entry in place, gives back what it did not need (if nobody has claimed behind it meanwhile; else the entry
- * stays as long as it was), and publishes. It never waits: a full ring is a dropped sample. A producer that is
- * descheduled between claim and publish holds up the consumer at that entry, not other producers.
- *
- * Positions count granules up for ever. An entry is filled when its first word is its position, disguised by the ring's
- * key: so whatever lies there from earlier rounds, or from a claim that was given back, is no such word, and nothing has
- * to be cleared. An entry lies in one piece: what is left before the end of the memory is a gap to be
- * skipped.
- *
- * Must not know: sessions, signals, who consumes.
- */
-#ifndef ONSTACK_SAMPLER_RING_RING_H
-#define ONSTACK_SAMPLER_RING_RING_H
-
-#define ONSTACK_RING_GRANULE 64u /* bytes; the unit of positions, and of where entries begin */
-#define ONSTACK_RING_GAP 0x8000u /* in `granules`: no entry, to be skipped */
-
-typedef struct onstack_ring_entry {
-  uint64_t mark; /* the position under the key: filled; anything else: not yet */
-  uint64_t time_ns;
-  uint64_t thread_name[2]; /* 16 bytes, NUL-padded */
-  uint64_t value;
-  uint32_t weight;
-  int32_t tid;
-  uint32_t map_sequence; /* of the module map, before the walk (sampler/unwind/rules.h) */
-  uint16_t frame_count;
-  uint16_t label_bytes; /* used */
-  uint16_t capacity;    /* frames that there is room for */
-  uint16_t granules;    /* that the entry takes, or that were claimed for it; ONSTACK_RING_GAP */
-  uint8_t kind;         /* ONSTACK_KIND_* */
-  uint8_t truncation;
-  uint8_t flags;     /* ONSTACK_SAMPLE_* */
-  uint8_t kept;      /* the stack that is to be walked again, from 1 on (sampler/ring/kept.h); 0: none */
-  uint64_t frames[]; /* then one byte a frame, by what it was unwound (ONSTACK_BY_*), then labels */
-} onstack_ring_entry;
-
-typedef struct onstack_ring {
-  uint8_t *memory;
-  uint64_t key;
-  uint32_t mask;  /* granules - 1; a power of two */
-  uint32_t most;  /* granules that a claim takes (atomic: onstack_ring_make_room) */
-  uint32_t depth; /* frames that a claimed entry has room for */
-  uint32_t label_room;
-  uint32_t least; /* of these, what an entry without more behind its labels needs */
-  uint8_t pad0[ONSTACK_CACHE_LINE - 36];
-  uint64_t tail; /* next position to claim; producers */
-  uint8_t pad1[ONSTACK_CACHE_LINE - 8];
-  uint64_t head; /* next position to consume; the consumer publishes, producers observe */
-  uint8_t pad2[ONSTACK_CACHE_LINE - 8];
-} onstack_ring;
-
-/* Bytes of the largest entry with `depth` frames and `label_room` bytes of labels. */
-ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room);
-
-/* Lays a ring over memory (at least two strides; the largest power of two of it is used), which stays the caller's.
-   Start only. */
-ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
-
-/* Entries that are claimed from here on have room for `bytes` more behind their labels. The consumer, or start. */
-ONSTACK_INTERNAL void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes);
-
-static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwound_by(const onstack_ring *ring,
-                                                                                      onstack_ring_entry *entry) {
-  (void)ring;
-  return (uint8_t *)(entry->frames + entry->capacity);
-}
-
-static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
-                                                                               onstack_ring_entry *entry) {
-  return (char *)onstack_ring_unwound_by(ring, entry) + entry->capacity;
-}
-
-/* Whether a claimed entry has that room. Signal-safe. */
-static inline __attribute__((always_inline, unused)) bool onstack_ring_has_more(const onstack_ring *ring,
-                                                                                const onstack_ring_entry *claimed) {
-  return claimed->granules > ring->least;
-}
-
-/* What lies behind the labels that an entry has now, aligned. */
-static inline __attribute__((always_inline, unused)) void *onstack_ring_more(const onstack_ring *ring,
-                                                                             onstack_ring_entry *entry) {
-  uint8_t *end = (uint8_t *)onstack_ring_labels(ring, entry) + entry->label_bytes;
-  return end + (-(uintptr_t)end & 7);
-}
-
-/* Claims an entry with room for `depth` frames; NULL when the ring is full. *position goes to onstack_ring_publish.
-   Signal-safe. */
-ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
-
-/* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
-ONSTACK_INTERNAL void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry);
-
-/* Hands a filled entry to the consumer. `more`: bytes that are used behind the labels. Signal-safe. */
-ONSTACK_INTERNAL void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
-                                                uint32_t more);
-
-static inline __attribute__((always_inline, unused)) void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry,
-                                                                               uint64_t position) {
-  onstack_ring_publish_with(ring, entry, position, 0);
-}
-
-/* True when more than half of the ring waits: time to wake the consumer. Signal-safe; a hint. */
-ONSTACK_INTERNAL bool onstack_ring_is_half_full(const onstack_ring *ring);
-
-/* The oldest filled entry, or NULL. It stays claimed until onstack_ring_release. Consumer only. */
-ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_front(onstack_ring *ring);
-
-static inline __attribute__((unused)) uint64_t onstack_ring_position(const onstack_ring *ring,
-                                                                     const onstack_ring_entry *filled) {
-  return filled->mark ^ ring->key;
-}
-
-/* The position behind the entries that are filled by now, without a gap from the front on. Consumer only. */
-ONSTACK_INTERNAL uint64_t onstack_ring_filled(const onstack_ring *ring);
-
-/* Returns the front entry if it is claimed and not filled, else NULL. Its producer has ended; kind, weight and value are set.
-   Consumer only, while no living producer is inside. */
-ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring);
-
-/* Gives the front entry back to the producers. Consumer only. */
-ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry);
-
-#endif
-
-/* ---- core/sampler/threads/thread_table.h ---- */
-/*
- * Thread records: what a session knows of each thread that it samples.
- *
- * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
- * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
- *
- * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
- * the record of a process clock, process_tick.h). The ids stand
- * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
- * tombstones and nothing is ever moved, so the look-up needs no lock.
- *
- * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
- * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
- * gone. So two claims for one thread id cannot meet.
- */
-#ifndef ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
-#define ONSTACK_SAMPLER_THREADS_THREAD_TABLE_H
-
-/* ---- core/sampler/threads/timer.h ---- */
-/*
- * A POSIX timer of the kernel's, made by raw system calls: so any thread of the process can be given one without its
- * cooperation, and the signal handler can make one. What it has ticked is compared with what was due when it is stopped.
- *
- * A timer has a state, which changes by compare-and-swap alone, so that of two who would delete it one does:
- *
- *   from          to        who
- *   NONE          ARMING    the record's claimer: start, a scan, or the thread itself in the handler of a process tick.
- *                           Of a process clock: start, under the control lock
- *   NONE          UNWANTED  start, a scan: the session's filter says no
- *   ARMING        ARMED     who arms, before the timer is set: its first tick is looked at already
- *   ARMING        REFUSED   who arms: the quota, the kernel or a filter gives none, or the thread has ended
- *   ARMED         REFUSED   who armed: the timer could not be set
- *   ARMED         ARMING    a handler of a process tick, a scan: it belongs to a thread that has ended, whose id another has
- *   ARMED         STOPPED   stop: how many ticks have been due is noted after this
- *   ARMED         NONE      housekeeping: the thread has ended, its record is about to be free
- *   REFUSED, UNWANTED, STOPPED
- *                 NONE      the same, and stop when no handler is inside any more
- *   ARMING, STOPPED
- *                 NONE      of a process clock: stop, start; under the control lock
- *
- * Who takes it out of ARMED deletes the kernel's timer: onstack_timer_take gives its id to nobody else. Nobody touches one
- * that is ARMING but who arms. In the child of a fork there are neither timers nor other threads: onstack_timer_after_fork
- * stores.
- */
-#ifndef ONSTACK_SAMPLER_THREADS_TIMER_H
-#define ONSTACK_SAMPLER_THREADS_TIMER_H
-
-typedef enum onstack_timer_state {
-  ONSTACK_TIMER_NONE = 0, /* the record is free, or its claimer is filling it in */
-  ONSTACK_TIMER_ARMING,
-  ONSTACK_TIMER_ARMED,
-  ONSTACK_TIMER_REFUSED, /* on the CPU clock the process tick stands in */
-  ONSTACK_TIMER_UNWANTED,
-  ONSTACK_TIMER_STOPPED,
-} onstack_timer_state;
-
-/* An instant in 32 bits, rounded up: the difference of two holds 19 hours of a thread that blocks the signal. */
-#define ONSTACK_TIMER_UNIT ((uint64_t)32768) /* nanoseconds */
-
-typedef struct onstack_timer {
-  int32_t id;       /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
-  uint32_t ticks;   /* that came since it was set, overruns too */
-  uint32_t first;   /* when the first of them is due, by its clock, in ONSTACK_TIMER_UNIT; 0: not known */
-  uint8_t state;    /* onstack_timer_state */
-  uint8_t meetings; /* process ticks that met its thread since it ticked last */
-  uint16_t before;  /* ticks of what its thread had used when a scan found it */
-} onstack_timer;
-
-static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
-  return (onstack_timer_state)onstack_observe(&timer->state); /* pairs with onstack_timer_move */
-}
-
-/* One of the transitions above; false: its state was another one. Signal-safe. */
-static inline bool onstack_timer_move(onstack_timer *timer, onstack_timer_state from, onstack_timer_state to) {
-  uint8_t expected = (uint8_t)from;
-  return onstack_cas(&timer->state, &expected, (uint8_t)to);
-}
-
-/* Whether a tick with this id is its own. Signal-safe. */
-static inline bool onstack_timer_ticks_as(const onstack_timer *timer, int32_t id) {
-  return onstack_load_relaxed(&timer->state) == ONSTACK_TIMER_ARMED && onstack_load_relaxed(&timer->id) == id;
-}
-
-/* Out of ARMED; true: the caller is the one who deletes *id. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id);
-
-/* Out of REFUSED, UNWANTED or STOPPED to NONE. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_timer_clear(onstack_timer *timer);
-
-/* NONE, whatever it was. In the child of a fork. */
-ONSTACK_INTERNAL void onstack_timer_after_fork(onstack_timer *timer);
-
-/* Nothing has ticked, nothing is due. By who arms. Signal-safe. */
-ONSTACK_INTERNAL void onstack_timer_reset(onstack_timer *timer);
-
-/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno.
-   Signal-safe. */
-ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
-                                          uint64_t cookie);
-
-/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno.
-   Signal-safe. */
-ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
-
-/* Ticks are due from that instant of its clock on, and none has come. Signal-safe. */
-ONSTACK_INTERNAL void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns);
-
-/*
- * The next tick of one that is ARMED comes at `at_ns` of its clock, which has not come, and the others a period after each
- * other. `anew`: nothing has ticked, nothing else is due. *left_ns, if not NULL: what was left until the one that would have
- * been next. 0 or -errno. Signal-safe.
- */
-ONSTACK_INTERNAL int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
-                                          uint64_t *left_ns);
-
-/* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */
-ONSTACK_INTERNAL int onstack_timer_left(const onstack_timer *timer, uint64_t *ns);
-
-/* Deletes a timer of the kernel's by its id. Signal-safe. */
-ONSTACK_INTERNAL void onstack_timer_delete(int32_t id);
-
-/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
-
-/*
- * The accounting at stop: a thread that has not had the processor since its last tick was due, or blocks the signal, has
- * ticks that never come (the kernel drops them with the timer). First, when nobody arms any more and the timer is STOPPED:
- * how many ticks have been due by `now_ns` of its clock (0: not known). Then, when no handler is inside any more, how many
- * of these have not come. Stop only.
- */
-ONSTACK_INTERNAL uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns);
-ONSTACK_INTERNAL uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due);
-
-/* Whether the kernel lets us make, set and delete a timer on that clock: before one ticks that nobody can stop. Start only. */
-ONSTACK_INTERNAL int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid);
-
-/* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
-ONSTACK_INTERNAL int32_t onstack_timer_cpu_clock(uint32_t tid);
-
-/* The time on a clock of the kernel's. False if its thread is gone, or a filter refuses. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_timer_read_clock(int32_t clock, uint64_t *ns);
-
-#endif
-
-#define ONSTACK_THREAD_RECORDS 16384u /* per slot */
-#define ONSTACK_THREAD_BUCKET 16u
-#define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
-
-typedef struct onstack_thread {
-  uint32_t busy; /* handlers inside for this record (dekker with stop) */
-  onstack_seqlock
-      lock; /* of `name` and `bounds.ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
-  onstack_timer timer;
-  uint64_t name[2]; /* 16 bytes, NUL-padded */
-  onstack_stack_bounds bounds;
-} onstack_thread;
-
-/* What housekeeping and stop write down about a thread. No handler looks at it. */
-typedef struct onstack_thread_note {
-  uint32_t due;       /* the timer is STOPPED: how many ticks have been due. Stop only */
-  uint32_t waited_us; /* the thread's CPU time since which stop waits for its last tick; 0: none is on its way */
-  uint32_t waiting;   /* ticks that the last look has found blocked, when `ticks` had come. Housekeeping only */
-  uint32_t ticks;
-  uint16_t looked;    /* the timer's `ticks` when housekeeping looked at the name last */
-  uint8_t next_range; /* the range that is replaced next */
-} onstack_thread_note;
-
-/* Low bits of a record's address that are free for a generation in the cookie. */
-#define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
-
-typedef struct onstack_thread_table {
-  onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
-  uint32_t *tids;          /* 0: free */
-  onstack_thread_note *notes;
-  onstack_thread *process; /* lent to a thread that no record could be had for */
-} onstack_thread_table;
-
-/*
- * The threads that are inside of something that stop waits for and that belongs to no thread's record. By id, because a thread
- * can end there, and nothing may wait for it then: a seccomp filter kills the thread that makes a forbidden call.
- */
-#define ONSTACK_INSIDE 16u
-typedef struct onstack_inside {
-  uint32_t tids[ONSTACK_INSIDE]; /* 0: free (dekker with stop) */
-  uint32_t more;                 /* threads that found no place */
-} onstack_inside;
-
-/* A thread enters once before it leaves. Signal-safe. */
-ONSTACK_INTERNAL void onstack_inside_enter(onstack_inside *inside, uint32_t tid);
-ONSTACK_INTERNAL void onstack_inside_leave(onstack_inside *inside, uint32_t tid);
-
-/* Returns true if the thread had a place. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid);
-
-/* Size of the region (19 MiB of addresses; a page comes into being when a record is used), and its one-time
-   publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
-ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
-ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
-
-/* The part of a slot. Start only. */
-ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
-
-/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
-
-/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
-typedef struct onstack_thread_tick {
-  onstack_thread *record; /* NULL: the number is no cookie of this copy */
-  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
-  uint32_t generation;
-} onstack_thread_tick;
-
-/* Signal-safe. */
-ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
-
-static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
-  return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));
-}
-
-/* The record of a thread id, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid);
-
-/* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
-
-/* Gives a record back. Its thread must be gone, and its timer NONE. Housekeeping only. */
-ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
-
-/* Ordinary threads. */
-ONSTACK_INTERNAL onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table,
-                                                             const onstack_thread *record);
-
-/* True while its claimer fills it in, or gives it a timer: nobody else touches it. */
-static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
-  return onstack_timer_state_of(&record->timer) <= ONSTACK_TIMER_ARMING;
-}
-
-/* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
-
-/* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
-   Signal-safe, never waits. */
-ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
-                                              onstack_stack_range ranges[ONSTACK_STACK_RANGES]);
-
-#endif
-
-#define ONSTACK_SLOT_FREE 0u
-#define ONSTACK_SLOT_STARTING 1u
-#define ONSTACK_SLOT_RUNNING 2u
-#define ONSTACK_SLOT_STOPPING 3u
-
-#define ONSTACK_PAUSE_SHORT 0u /* while the process works, */
-#define ONSTACK_PAUSE_LONG 1u  /* for longer, */
-#define ONSTACK_PAUSE_REST 2u  /* and until it works again: the first sample ends it */
-
-/* Events, and what they stand for in their kind's unit (ticks: nanoseconds). */
-typedef struct onstack_sum {
-  uint64_t weight, value;
-} onstack_sum;
-
-/* What record_handler.c could not take. */
-typedef struct onstack_lost {
-  onstack_sum ring_full, unwinder;
-} onstack_lost;
-
-/* What the drain can tell from the entries is counted there: each count here is a locked instruction a tick. */
-typedef struct onstack_counters {
-  uint64_t ticks, unattributed;
-  uint64_t dropped_no_stack, dropped_stopping;
-  uint64_t waiting; /* of threads that block the signal, as of the last look */
-  uint64_t blocked; /* of dropped_stopping */
-  uint64_t threads_seen, threads_unarmed, process_ticks;
-  uint64_t process_ticks_looked; /* at the last look for threads that block the signal; its consumer alone */
-  uint64_t cpu_ns;               /* at stop, by a clock that knows it */
-} onstack_counters;
-
-/* clock_gettime in the vDSO, found at start (sampler/api/slots.c): no PLT, no lazy binding in the handler. */
-typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
-
-/*
- * The mapping of the ring and, after it, of the kept stacks. It stays with its slot for ever, and later sessions use it again.
- * A session that needs more makes a new one, and the old one stays mapped without pages. Sizes are powers of two and only
- * grow, so all mappings of a slot together are less than twice the largest.
- */
-typedef struct onstack_slot_memory {
-  void *memory;
-  size_t bytes;
-} onstack_slot_memory;
-
-/* What a clock without timers keeps (sampler/source/clock_ticker.c). */
-typedef struct onstack_ticker {
-  struct onstack_ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
-  bool started;                      /* one round is over: threads that are new now began after the session did */
-} onstack_ticker;
-
-#define ONSTACK_HAND_ON_MOST 32u /* threads that were sent a process tick and have no record yet */
-
-/* What the consumer knows of the process ticks that it sends (sampler/source/hand_on.c). Stop reads `tids` after the consumer
-   has ended. */
-typedef struct onstack_hand_on_state {
-  uint64_t next_ns;       /* monotonic: no look before that, */
-  uint64_t vain_until_ns; /* and none before that while no more is unaccounted for than a look in vain has seen */
-  uint64_t vain_pause_ns, vain_ticks;
-  bool looked, foreign; /* /proc numbers the threads otherwise than the calls do */
-  uint32_t count, sent; /* of these the last ones by this look */
-  uint32_t tids[ONSTACK_HAND_ON_MOST];
-} onstack_hand_on_state;
-
-/*
- * What the clock `wall` keeps (sampler/source/clock_wall.c). Its memory is one mapping, which stays with the slot and has no
- * pages while no session runs. It is not allocated, because a thread that allocated while a session runs would leave its
- * allocator's lock to a child of fork.
- */
-typedef struct onstack_wall_state {
-  uint8_t *memory;
-  size_t bytes;
-  struct onstack_wall_mark *marks;  /* by record; the looking thread's alone, until it has ended */
-  struct onstack_wall_armed *armed; /* by record (atomic) */
-  uint8_t *reborn; /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
-  struct onstack_look *look;
-  uint8_t *stacks;                        /* by record */
-  size_t stride;                          /* bytes of one */
-  uint64_t held_ns;                       /* how long time may be held back */
-  uint32_t looking;                       /* somebody does a round, or the session is over */
-  uint32_t threads;                       /* of this round */
-  uint64_t joined_ns;                     /* when the session began */
-  uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
-  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
-  uint64_t rounds, looks, moved, refused; /* atomic */
-  uint64_t unseen_ns; /* CPU time that new threads had used before they had a timer, and that is not counted yet (atomic) */
-} onstack_wall_state;
-
-/* The clock of process ticks (sampler/source/process_tick.h), for all CPU sessions of a signal. */
-typedef struct onstack_process_clock {
-  /* What a thread's tick puts it off by, in one cache line. */
-  onstack_thread *record;      /* its address is the cookie; of its fields only `timer` is in use */
-  struct onstack_slot *leader; /* whose period and ticks it goes by (dekker); NULL: it is being set */
-  uint64_t period_ns;
-  uint64_t step_ns; /* the longer one of the period and the kernel's tick */
-  uint64_t look_at; /* the leader's ticks from which on it may have to be put off */
-  uint64_t expires_ns;
-  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
-  uint32_t setting;     /* a handler has all but the constants; who finds it set goes on without */
-  bool uncounted;       /* it has expired while it was put off: its tick may be on its way yet */
-  bool blind;           /* nobody may read the process's clock: it ticks each period */
-  uint32_t generation;  /* counts its timers; the low bits are in the cookie */
-  int32_t signal;       /* 0: no session uses it */
-  uint64_t spread_ns;   /* what the process can use between two ticks of the kernel */
-  uint64_t met_ns;      /* what the process had used at its last tick */
-  uint64_t handed_ns;   /* what a tick that is handed on brings at most */
-  uint32_t due;         /* the timer is STOPPED: how many of its ticks have been due. Control only */
-  uint32_t looks;       /* ticks of this search that have met no new thread */
-  uint32_t looks_most;  /* after which it rests */
-  uint32_t rests;       /* since the last new thread */
-  onstack_inside inside; /* handlers of its ticks, and those that put it off */
-} __attribute__((aligned(ONSTACK_CACHE_LINE))) onstack_process_clock;
-
-/*
- * What a tick reads or counts comes first, and lies in as few cache lines as it can: between two ticks the program has put all
- * of it out of the caches. The lines of the ring begin where the processor's do.
- */
-typedef struct onstack_slot {
-  uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
-  uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
-  uint32_t index;
-  int32_t signal; /* 0: its samples come by no signal */
-  uint64_t period_ns;
-  const struct onstack_clock_ops *clock; /* who ticks (sampler/source/clock.h); control only */
-  onstack_kind kind;                     /* of its ticks */
-  uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
-  uint32_t stack_bytes;                  /* the unwinder's need plus ours */
-  uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
-  uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
-  uint32_t handing_on;       /* control sends process ticks to threads: stop waits for it (dekker) */
-  uint32_t bounds_requested; /* by a record, for its stack */
-  int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
-  bool copy_works;
-  bool own_threads;           /* sample our drain threads as well */
-  bool says_states;           /* samples say the thread's state in labels of their own */
-  uint32_t label_bytes;       /* room for the others */
-  uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
-  uint64_t *runnable_ns;      /* by record (runnable.h); NULL: nobody asks. The clock's */
-  const onstack_reader *reader;
-  const onstack_unwinder_ops *unwinder;
-  const onstack_unwinder *custom;
-  onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
-  onstack_process_clock
-      *process_clock;        /* that finds its new threads, of any slot; NULL: none does. Written while not running */
-  uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
-  uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
-  onstack_thread_table threads;
-  onstack_inside visits; /* of sources that are no signals */
-  onstack_counters counters;
-  onstack_ring ring __attribute__((aligned(ONSTACK_CACHE_LINE)));
-  onstack_lost lost[ONSTACK_KINDS];
-  uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
-  uint64_t object_base;            /* a sample's object is this, and its position in the ring, and 1; 0: they have none */
-  onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
-  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
-  onstack_slot_memory memory;
-  onstack_ticker ticker;
-  onstack_wall_state wall;
-  onstack_hand_on_state hand_on;
-  struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
-  /* The sessions of one signal share one clock, which may be the one of another slot, so it can outlive this slot's session. */
-  onstack_process_clock own_process_clock;
-} onstack_slot;
-
-ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
-
-#endif
 
 typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
@@ -3778,176 +9909,6 @@ ONSTACK_INTERNAL void onstack_clocks_after_fork(void);
 /* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
    `copy` to fall back to. */
 ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
-
-#endif
-
-/* ---- core/sampler/unwind/frame_pointer.h ---- */
-/* Chains of frame pointers: where they end, and how they go on at a change of stacks. */
-#ifndef ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
-#define ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
-
-/* ---- core/sampler/unwind/code_map.h ---- */
-/*
- * What the walkers know about the process's code, for the whole copy of the library:
- *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
- *   - the Go functions at which stacks are switched.
- * Written in ordinary threads (code_map_update.c), read in the handler without locks. Static memory, never freed.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
-#define ONSTACK_SAMPLER_UNWIND_CODE_MAP_H
-
-typedef struct onstack_code_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_code_range;
-
-#define ONSTACK_CODE_RANGES 2048u
-
-/* How a walk goes on behind an address in a Go function that is not like the others. */
-#define ONSTACK_GO_PLAIN 0u      /* it is */
-#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
-#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
-#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
-#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
-#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
-#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
-#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (sampler/unwind/go_stack.h) */
-#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
-#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
-#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
-
-#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
-#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
-
-/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
-typedef struct onstack_go_functions {
-  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
-  const uint8_t *functions; /* records (_func) */
-  const uint8_t *pctab;
-  const uint8_t *end; /* of all of it */
-  uint64_t text;
-  uint32_t count;
-  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
-} onstack_go_functions;
-
-typedef struct onstack_go_special {
-  onstack_code_range body;
-  uint32_t kind;      /* ONSTACK_GO_* */
-  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
-                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
-} onstack_go_special;
-
-/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
-typedef struct onstack_go_layout {
-  uint64_t tls_g; /* from the thread pointer: the current g */
-  uint32_t g_m;
-  uint32_t sched_sp; /* g.sched */
-  uint32_t sched_pc;
-  uint32_t sched_lr; /* arm64 only, else 0 */
-  uint32_t m_curg;
-  uint32_t g_labels; /* set by the host, see sampler/labels/labels.h; 0: not known */
-  bool known;
-} onstack_go_layout;
-
-typedef struct onstack_go_runtime {
-  onstack_code_range text; /* high 0: the entry describes nothing (sampler/modules/go_runtime.c) */
-  onstack_go_functions functions;
-  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
-  uint32_t special_count;
-  uint32_t reserved;
-  onstack_go_layout layout;
-  onstack_go_special specials[ONSTACK_GO_SPECIALS];
-} onstack_go_runtime;
-
-typedef struct onstack_code_map {
-  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
-  uint32_t count;
-  uint32_t stale;    /* a walk met a return address that no range holds: look again */
-  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
-  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
-  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
-  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
-} onstack_code_map;
-
-ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
-
-/*
- * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
- * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted, and
- * *last does not hold it. Signal-safe.
- */
-ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
-/* The same of what may be a number and no address: that is no reason to look at the mappings again. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_is_known(uint64_t address, onstack_code_range *last);
-
-/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
-
-/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
-
-/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
-
-#endif
-
-/* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
-
-/*
- * Whether a chain of frame pointers is whole where it ends. Zero marks the outermost frame, but code without frame pointers
- * keeps anything in the register, zero too, and leaves it zero from the beginning of a thread on. So the chain is whole only
- * if its last frame is known to begin stacks:
- *
- *   the entries of the program and of its loader
- *   musl's code that calls main, if it is a library: on the first words of the main thread's stack
- *   libc's code that calls the function of a thread: it called that of a thread of ours, too
- *   Go's functions at which a stack begins (sampler/unwind/code_map.h)
- */
-
-/* Written by ordinary threads, with the same numbers each time; 0: not known. */
-typedef struct onstack_chain_roots {
-  uint64_t entry;         /* of the program */
-  uint64_t loader_entry;  /* of its loader, where the kernel starts the main thread */
-  uint64_t main_sp;       /* the stack pointer there */
-  uint64_t thread_begins; /* the return address of a thread's function */
-  uint32_t has_libc;      /* libc is a library */
-} onstack_chain_roots;
-
-ONSTACK_INTERNAL_DATA onstack_chain_roots onstack_chain_roots_known;
-
-/* Whether a stack begins in the frame that holds `address` (inside the call), whose callee's CFA is `sp`. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_chain_begins(uint64_t address, uint64_t sp);
-
-/* Why a chain that ends in this frame is not whole, or ONSTACK_TRUNCATED_NOT. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp);
-
-/* The function of a thread of ours says where it returns to. */
-#define ONSTACK_CHAIN_THREAD_BEGINS()                                                                                       \
-  onstack_chain_note_thread((uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
-ONSTACK_INTERNAL void onstack_chain_note_thread(uint64_t return_address);
-
-/* ---- changes of stacks --------------------------------------------------------------------------------------------------- */
-
-/* What unwinder_frame_pointer_handler.c shares with its parts for each processor. */
-
-typedef struct onstack_fp_cursor {
-  uint64_t fp;
-  uint64_t floor;     /* the next record must lie here or above */
-  uint64_t system_sp; /* arm64: g0.sched.sp outside of the last callback passed; 0: the thread's own */
-  bool scheduled;     /* a frame of Go's scheduler was passed */
-} onstack_fp_cursor;
-
-/* The record at the cursor belongs to code at `pc`, which asmcgocall or crosscall2 has called. */
-typedef struct onstack_fp_call {
-  const onstack_go_runtime *go;
-  uint64_t saved_fp;
-  uint64_t pc;
-  uint64_t return_address;
-  uint32_t kind; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
-} onstack_fp_call;
-
-/* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
 
 #endif
 
@@ -4585,93 +10546,6 @@ ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
 
 /* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
-
-#endif
-
-/* ---- core/sampler/signal/own_threads.h ---- */
-/*
- * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
- * preload's keeper. They are not sampled, and keep every signal blocked, because a host's handler has no business on them.
- *
- * But a process-wide tick that falls due on a thread which blocks its signal goes to another one, and ends that one's
- * poll() or pause() with EINTR: an idle program would be woken by our own work. So while one of them works for the
- * library alone (no sink of the host's), and nobody else has the signal, it leaves the signal open: since Linux 6.4 the
- * kernel gives such a tick to the thread on which it fell due (kernel/signal.c), and there the handler passes over it.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_OWN_THREADS_H
-#define ONSTACK_SAMPLER_SIGNAL_OWN_THREADS_H
-
-#include <signal.h>
-
-#define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
-
-typedef struct onstack_own_thread {
-  int32_t tid;     /* 0: free. Written by the thread itself, and in the child of a fork */
-  int32_t open;    /* the signal that it leaves open now; 0: none (dekker: sampler/signal/action.c takes the action away) */
-  uint64_t cpu_ns; /* of its CPU time, what is in onstack_own_cpu_ns; the thread itself only */
-} onstack_own_thread;
-
-ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
-
-/* What they have used of the process's CPU time, as of the last round of each: no sample accounts for that. */
-ONSTACK_INTERNAL_DATA uint64_t onstack_own_cpu_ns;
-
-/* A round of the calling thread, one of ours, is over. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_own_account(void);
-
-/* The calling thread is one of ours from here on, until it leaves. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_own_enter(void);
-/* Somebody is about to make one (1), or has failed to (-1). Ordinary threads. */
-ONSTACK_INTERNAL void onstack_own_expect(int32_t more);
-ONSTACK_INTERNAL void onstack_own_leave(void);
-
-/* Signal-safe. */
-ONSTACK_INTERNAL bool onstack_own_is(int32_t tid);
-ONSTACK_INTERNAL uint32_t onstack_own_count(void);
-/* With those that are about to be made, and those that have not entered yet. */
-ONSTACK_INTERNAL uint32_t onstack_own_count_expected(void);
-
-/* One is about to be made or has not entered yet, or one has left since `ns` (CLOCK_MONOTONIC): they may be fewer, or more, in
-   /proc than are counted here. */
-ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
-
-/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening
-   once. */
-ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
-/* The same without a session, where the handler that stands in is the installed one. */
-ONSTACK_INTERNAL void onstack_own_open_stood_in(int32_t signal);
-ONSTACK_INTERNAL void onstack_own_close(void);
-
-/* A handler that stands below ours in place of the host's (the preload's): the default disposition, while the host has none. */
-typedef struct onstack_own_stand_in {
-  uint64_t handler;    /* 0: there is none */
-  uint32_t has_host;   /* what it stands for is a handler (dekker, as `undisputed`) */
-  uint32_t interrupts; /* one without SA_RESTART: what the installed action is to be like (sampler/signal/action.c) */
-} onstack_own_stand_in;
-ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
-
-/* In the child of a fork, which has none of them. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_own_after_fork(void);
-
-/* Every signal but libc's own: setuid() sends one to every thread and waits for all of them. What a thread of ours is made
-   with; it inherits its creator's mask, which puts its own back right after. Ordinary threads. */
-static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(void) {
-  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
-  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
-  return every;
-}
-
-/* ---- the other side (own_threads_wait.c): a signal's action is to change while threads of ours have it open, or a thread of
-   ours has been killed ---- */
-
-/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
-   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
-ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
-
-/* Forgets the threads of ours that have ended without onstack_own_leave: a seccomp filter for all threads
-   (SECCOMP_FILTER_FLAG_TSYNC) has killed them. Returns true if there was one, now or before: what it had locked stays locked.
-   Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_own_forget_killed(void);
 
 #endif
 
@@ -5353,58 +11227,6 @@ ONSTACK_INTERNAL void onstack_moment(uint32_t round);
 
 #endif
 
-/* ---- core/sampler/unwind/traceback_walk.h ---- */
-/*
- * A native stack on demand, outside of any session: for a host runtime that makes its own tracebacks (Go's
- * runtime.SetCgoTraceback). Signal-safe; everything is prepared in ordinary threads (core/sampler/api/traceback.c).
- *
- * The walk is unwinder `rules`. What a session's thread record knows of a thread is not there; instead the bounds of
- * the stack are taken from what needs no question: the main thread's as the kernel said at preparation, and for other
- * threads the thread pointer, which libc puts at the top of the stacks that it makes. Between the two and elsewhere the
- * kernel copies.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_TRACEBACK_WALK_H
-#define ONSTACK_SAMPLER_UNWIND_TRACEBACK_WALK_H
-
-/* Written once by the preparation, before `ready`. */
-typedef struct onstack_traceback_state {
-  uint32_t ready;  /* publish / observe; 0: walks return nothing */
-  uint32_t inside; /* walks and look-ups in progress (dekker): what they may read is not freed */
-  const onstack_reader *reader;
-  bool copy_works;
-  uint32_t stale; /* a walk met code that was not there at the last preparation */
-  /* Process id of the preparation in progress; 0: none. A child that nobody could put in order (fork.h: kernels before
-     4.14) sees its parent's and goes ahead. */
-  int32_t preparing;
-} onstack_traceback_state;
-
-ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
-
-/*
- * Look-up addresses of the native frames from `from` on, innermost first, up to the first frame of Go code (which is
- * left out) or the root. Returns how many were written. Signal-safe.
- */
-ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
-
-/* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_traceback_step(onstack_registers *registers);
-
-/* Around all that reads tables which may be retired. Signal-safe. */
-ONSTACK_INTERNAL void onstack_traceback_enter(void);
-ONSTACK_INTERNAL void onstack_traceback_leave(void);
-
-/* In the child of a fork: walks and preparations of other threads are not under way here. They would keep retired
-   tables for ever, and each later preparation away. */
-ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
-
-/* True while a walk or look-up is in progress; see sampler/modules/readers.h for what one look proves. */
-static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
-  onstack_fence_dekker();
-  return onstack_dekker_load(&onstack_traceback.inside) != 0;
-}
-
-#endif
-
 #include <pthread.h>
 
 /*
@@ -5537,176 +11359,6 @@ int onstack_fork_prepare(void) {
 }
 
 /* ---- core/sampler/api/interpreters.c ---- */
-
-/* ---- core/sampler/interpreter/php.h ---- */
-/*
- * PHP 8.1 to 8.5: what of it is known, and its frames, copied in the signal handler. Found and named by php.c.
- *
- * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PHP_H
-#define ONSTACK_SAMPLER_INTERPRETER_PHP_H
-
-/* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
-typedef struct onstack_php_layout {
-  uint32_t version;          /* ZEND_MODULE_API_NO */
-  uint16_t globals_page;     /* zend_executor_globals: vm_stack, */
-  uint16_t globals_frame;    /* and current_execute_data, behind it */
-  uint16_t function_last;    /* zend_op_array: how many opcodes, */
-  uint16_t function_opcodes; /* and where they are */
-  uint16_t function_file, function_line;
-} onstack_php_layout;
-
-typedef struct onstack_php {
-  uint32_t ready; /* what follows is good, and stays (publish / observe) */
-  const onstack_php_layout *layout;
-  uint64_t loop;           /* execute_ex */
-  uint64_t globals;        /* executor_globals; 0: with thread safety each thread has its own, */
-  uint64_t block_offset;   /* in a block to which a word of its thread-local storage leads, at the thread pointer + this, */
-  uint64_t globals_offset; /* and there */
-} onstack_php;
-
-ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
-
-/* A function's identity; OPCODES: with its type in the top byte. */
-enum { ONSTACK_PHP_NAME, ONSTACK_PHP_SCOPE, ONSTACK_PHP_FILE, ONSTACK_PHP_OPCODES, ONSTACK_PHP_NAME_HASH };
-#define ONSTACK_PHP_FUNCTION_BYTES 184u
-
-/* zend_function's types (Zend/zend_compile.h). */
-#define ONSTACK_PHP_INTERNAL 1u
-#define ONSTACK_PHP_USER 2u
-#define ONSTACK_PHP_EVAL 4u
-
-/* The identity of a function; `bytes`: ONSTACK_PHP_FUNCTION_BYTES of scratch. False: there is none. Signal-safe, if `memory`
-   is. */
-ONSTACK_INTERNAL bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
-                                           uint64_t identity[ONSTACK_IDENTITY]);
-
-/* onstack_frame_provider.copy; `data` is not used. */
-ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
-                                           uint32_t capacity);
-
-/* onstack_frame_provider.copy_of: a process without thread safety has the frames of one thread; with it those of other threads
-   are not found. `hint` is not used. */
-ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
-                                              onstack_interpreted_frame *frames, uint32_t capacity);
-
-/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
-ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
-
-/* Whether the loops that were told are all the code that is known by now: a compiler may have begun. Any thread. */
-ONSTACK_INTERNAL bool onstack_php_lives(const onstack_loop_code *loops, uint32_t count);
-
-/* onstack_frame_provider.describe; `data` is not used. */
-ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-#endif
-
-/* ---- core/sampler/interpreter/python.h ---- */
-/*
- * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
- * sampler/interpreter/python.c, named by sampler/interpreter/python.c.
- *
- * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
- * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
- * 3.11 on a _PyInterpreterFrame in a chunk of memory of the thread, where several belong to one call of the loop
- * (Include/internal/pycore_frame.h).
- */
-#ifndef ONSTACK_SAMPLER_INTERPRETER_PYTHON_H
-#define ONSTACK_SAMPLER_INTERPRETER_PYTHON_H
-
-/* Where a frame says that native code called it. */
-typedef enum onstack_python_entry {
-  ONSTACK_PYTHON_EACH,     /* every frame is one: up to 3.10 */
-  ONSTACK_PYTHON_FLAG,     /* is_entry: 3.11 */
-  ONSTACK_PYTHON_SENTINEL, /* its caller is a frame on the native stack, which is none of the language: from 3.12 on */
-} onstack_python_entry;
-
-/* Offsets in bytes, of one version (tests/interpreters/python_layouts.c compares them with its headers). */
-typedef struct onstack_python_layout {
-  uint16_t version; /* 0x030b */
-  onstack_python_entry entry;
-  uint16_t runtime_key;         /* _PyRuntimeState: autoTSSkey */
-  uint16_t runtime_interpreter; /* interpreters.head */
-  uint16_t interpreter_next;    /* PyInterpreterState */
-  uint16_t interpreter_threads; /* threads.head */
-  uint16_t thread_next;         /* PyThreadState */
-  uint16_t thread_native;       /* native_thread_id; 0: it does not say */
-  uint16_t thread_interpreter;
-  uint16_t thread_id;
-  uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
-  uint16_t thread_place;              /* 3.10: cframe, which lies in the loop's native frame; 0: another word does */
-  uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
-  uint16_t cframe_previous;           /* with ONSTACK_PYTHON_FLAG */
-  uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
-  uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
-  uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
-  uint16_t frame_function;    /* None: it stands between a class and its __init__, and is none of the language; 0: no such */
-  uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
-  uint16_t code_name, code_file, code_line, code_table;
-  uint16_t code_version; /* another one for each code object; 0: there is none */
-  uint16_t string_data;  /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
-  uint16_t string_wide;
-} onstack_python_layout;
-
-#define ONSTACK_PYTHON_NO_CFRAME UINT16_MAX
-#define ONSTACK_PYTHON_ON_C_STACK 3u /* frame_entry's value there */
-
-/* An interpreter from its beginning to its end; another one may be loaded later, elsewhere and of another version. */
-typedef struct onstack_python {
-  const onstack_python_layout *layout;
-  uint64_t runtime, code_type, string_type, none; /* of _PyRuntime, PyCode_Type, PyUnicode_Type, None */
-  /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
-     there points to, at `key_index`. */
-  int64_t key_offset;
-  uint64_t key_index;
-  bool key_indirect;
-  uint32_t key;
-  uint32_t loop_count;
-  onstack_loop_code loops[ONSTACK_LOOP_CODES];
-} onstack_python;
-
-/* The one that there is, or was; what it points to never changes (publish / observe). NULL: none yet. */
-ONSTACK_INTERNAL_DATA const onstack_python *onstack_python_found;
-
-/* A code object's identity; FIRST_LINE: with its version in the upper half. */
-enum { ONSTACK_PYTHON_NAME, ONSTACK_PYTHON_FILE, ONSTACK_PYTHON_LINES, ONSTACK_PYTHON_FIRST_LINE, ONSTACK_PYTHON_NAME_HASH };
-#define ONSTACK_PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
-
-/* The identity of a code object; `bytes`: ONSTACK_PYTHON_CODE_BYTES of scratch. False: there is none. Signal-safe, if
-   `memory` is. */
-ONSTACK_INTERNAL bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory,
-                                              uint64_t code, uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]);
-
-/* onstack_frame_provider.copy; `data` is not used. */
-ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
-                                              onstack_interpreted_frame *frames, uint32_t capacity);
-
-/* onstack_frame_provider.copy_of, from 3.11 on. `hint`: the thread's state. */
-ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
-                                                 onstack_interpreted_frame *frames, uint32_t capacity);
-
-/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
-ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
-
-/* Whether the one that was prepared last is there, and has not ended or begun anew (Py_Finalize, Py_Initialize). Microseconds;
-   ordinary threads. `loops` are not used. */
-ONSTACK_INTERNAL bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count);
-
-/* onstack_frame_provider.describe; `data` is not used. */
-ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-/* Whether the frames that are copied are those of a thread's innermost calls of the loop: up to 3.11 a thread that runs a
-   subinterpreter shows the main one's. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_python_is_innermost(void);
-
-/* Tables of line numbers in CPython's code objects. Bytes of anybody's: nothing in them is believed. */
-
-/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. */
-ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line,
-                                              uint32_t position);
-
-#endif
 
 /* ---- core/sampler/api/options.h ---- */
 /* Checks the public options and makes settings of them. */
@@ -7015,101 +12667,6 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
 
 /* ---- core/sampler/api/slots.c ---- */
 
-/* ---- core/sampler/source/arm.h ---- */
-/* A session's thread gets a timer of its own: in start and scans, and in the handler of a process tick. */
-#ifndef ONSTACK_SAMPLER_SOURCE_ARM_H
-#define ONSTACK_SAMPLER_SOURCE_ARM_H
-
-/* Timers of threads that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
-/* Some thread of some session has got no timer; else nobody has to look at the sessions' counters. Set for ever. */
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_refused;
-
-/* A timer on a kernel's clock for `record` (of the thread `tid`; NONE or ARMING): ARMED, or REFUSED. Signal-safe. */
-ONSTACK_INTERNAL void onstack_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock);
-
-/* Deletes a timer that onstack_arm made, by the id that onstack_timer_take gave. Signal-safe. */
-ONSTACK_INTERNAL void onstack_arm_remove(int32_t id);
-
-/* A well-mixed number in (0, period]. Statistical, not secret. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
-                                             uint64_t period_ns);
-
-#endif
-
-/* ---- core/sampler/source/process_tick.h ---- */
-/*
- * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal. Its signal goes to a
- * running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler, with a first expiry uniform in
- * (0, T], and each session a sample for its ticks that no sample accounts for.
- *
- * It expires when a period of the process's CPU time has gone by for which no thread has ticked by its own timer: such a tick
- * puts it off by a period. So while all threads that work have timers it does not come. That matters, for it goes to the
- * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
- * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
- * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
- * Where a session has threads that got no timer, or a filter refuses to read the clock, it ticks each period.
- *
- * Control writes (clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_PROCESS_TICK_H
-#define ONSTACK_SAMPLER_SOURCE_PROCESS_TICK_H
-
-#include <signal.h>
-
-/* si_timerid of a tick that control sends to a thread (sampler/source/hand_on.h): none of the kernel's. */
-#define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
-
-/* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
-   them. False if a filter refuses. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);
-
-/* What of it has been used since the session's start. False: nobody can tell. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_used(const onstack_slot *slot, uint64_t *ns);
-
-/* The ticks of it that nothing in the session's counters accounts for; UINT64_MAX: nobody can tell. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
-
-/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
-   replaces it. True if it did (the thread counts as new). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
-
-/* It ticks for `leader`, first when two steps have no tick of a thread. Nobody else sets it meanwhile: there is no leader, and
-   no handler inside. 0 or -errno. Start and stop. */
-ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
-
-/* How often a timer has expired. */
-static inline ONSTACK_HANDLER uint64_t onstack_ticks_of(const siginfo_t *info) {
-  return 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
-}
-
-/* Control has sent it, not the clock: the clock neither counts it nor goes by it. */
-static inline ONSTACK_HANDLER bool onstack_process_is_handed_on(const siginfo_t *info) {
-  return info->si_timerid == ONSTACK_PROCESS_HANDED_ON;
-}
-
-/* The CPU time that a tick stands for at most: what the process has used since its tick before, of one kernel tick at most; as
-   many periods as it has expired at least. Of one that was handed on what control says. Each tick asks once. Inside its
-   handler. */
-ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, const siginfo_t *info);
-
-/* It has ticked, and has met a thread without a timer or not. Inside the handler of that tick. */
-ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, const siginfo_t *info, bool found);
-
-/* What onstack_process_ticked calls. */
-ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
-
-/* A thread's own timer has ticked: `ticks` are now in the session's counters. Inside the handler of that tick. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_process_ticked(const onstack_slot *slot,
-                                                                                         uint64_t ticks) {
-  onstack_process_clock *clock = slot->process_clock;
-  if (clock && ticks >= onstack_load_relaxed(&clock->look_at) && onstack_load_relaxed(&clock->leader) == slot)
-    onstack_process_put_off(clock, slot);
-}
-
-#endif
-
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -7362,119 +12919,6 @@ void onstack_slots_after_fork(void) {
 
 /* ---- core/sampler/api/spans.c ---- */
 /* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
-/* ---- core/sampler/labels/labels.h ---- */
-/*
- * The labels that the application has given to threads, by thread id.
- *
- * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
- * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
- * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
- * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
- * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
- * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
- *
- * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
- * ids, no tombstones, nothing is ever moved.
- */
-#ifndef ONSTACK_SAMPLER_LABELS_LABELS_H
-#define ONSTACK_SAMPLER_LABELS_LABELS_H
-
-#define ONSTACK_LABEL_THREADS 16384u
-#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
-
-/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
-   neighbours swap at the same time: each has a cache line. */
-#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
-typedef struct onstack_label_entry {
-  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
-} onstack_label_entry;
-
-/* The entry of a thread, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
-
-/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
-
-/* Gives an entry back; the sets are the caller's. On that thread only. */
-ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
-
-/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
-   are out of use for good. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
-
-/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
-   thread. */
-ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
-
-/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
-
-/*
- * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
- *
- * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
- * that goroutine stands still in our handler. What it points to is never changed after it was made
- * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
- * on the same. A drain that came later could not: the collector may have run in between.
- *
- * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
- * its own (goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout, or a system without that copy, gives no labels rather than a fault.
- */
-
-#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
-
-/*
- * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
- * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
- * Signal-safe.
- */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
-
-/* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                    uint32_t bytes);
-
-/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
-
-/*
- * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
- * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
- *
- * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
- * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
- * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
- * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
- * valid record behind it.
- */
-
-/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
-typedef uint64_t onstack_span_place;
-
-#define ONSTACK_SPAN_OFFSET_BITS 40
-#define ONSTACK_SPAN_MODULE_BITS 20
-
-/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
-typedef struct onstack_span_layout {
-  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
-  int32_t count;  /* where it has the number of its entries, in bytes from it */
-  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
-} onstack_span_layout;
-#define ONSTACK_SPAN_LAYOUTS 2u
-
-ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
-
-/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
-#define ONSTACK_SPAN_BYTES 67u
-
-/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
-
-/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
-
-#endif
 
 /* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
    statically may lack it. */
@@ -7552,78 +12996,6 @@ int onstack_thread_spans_use(onstack_switch use) {
 
 /* ---- core/sampler/api/statistics.c ---- */
 /* What a session says about itself: counters, and how the frames in each module were walked. */
-
-/* ---- core/sampler/signal/owners.h ---- */
-/*
- * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
- * restored by the other files of this folder; other copies of the library read it too (copy.h).
- *
- * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
- * restores our pointer), and is then a pass-through.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_OWNERS_H
-#define ONSTACK_SAMPLER_SIGNAL_OWNERS_H
-
-#define ONSTACK_SIGNALS 65 /* 1 .. 64 */
-
-/* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
-   fit together. */
-typedef struct onstack_previous {
-  struct onstack_kernel_sigaction action;
-  uint32_t spent; /* SA_RESETHAND: it has had its one signal */
-} onstack_previous;
-
-/*
- * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
- * each: what lay underneath when it was installed. For an owner that comes later that address is the previous action. When
- * it calls it (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been
- * there, and who comes next: the same as if the previous action of each owner were the one before it.
- */
-#define ONSTACK_TRAMPOLINES 16u
-
-/* The newest first: the previous action there, and who was known before it; a signal that comes in again by the same
-   trampoline while it is under way goes to the next. NULL: no more. */
-#define ONSTACK_ACTION_LEVELS 3u
-typedef struct onstack_below {
-  onstack_previous *levels[ONSTACK_ACTION_LEVELS];
-} onstack_below;
-
-/* Other copies of the library read and write it (copy.h), under the lock that they share. */
-typedef struct onstack_action {
-  uint32_t running; /* a session of this copy uses the signal (dekker) */
-  uint32_t current; /* the trampoline that is installed, or was last */
-  uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
-  uint32_t held;    /* bits: trampolines that may be an owner's previous action yet */
-  uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
-  struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
-  onstack_below below[ONSTACK_TRAMPOLINES];
-  uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
-  /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
-     Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
-     for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
-  uint32_t changing;
-  uint64_t expected; /* the handler that the look had read */
-  /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
-  onstack_previous replaced[ONSTACK_TRAMPOLINES];
-} onstack_action;
-
-ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
-
-/* What became of signals that entered here; no other copy reads it. */
-typedef struct onstack_signal_counters {
-  uint64_t forwarded;
-  uint64_t forwarded_timer;
-  uint64_t swallowed;
-  uint64_t late;
-  uint64_t looped;
-} onstack_signal_counters;
-
-ONSTACK_INTERNAL_DATA onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
-
-/* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
-static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
-
-#endif
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8121,277 +13493,6 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
  * Native stacks on demand: what the experimental part of the public header promises, put together from the walk
  * (traceback_walk.h), the tables (sampler/modules/) and the names (profile/elf/symbol_index.h). No session is needed.
  */
-/* ---- core/platform/context.h ---- */
-/*
- * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
- * instructions of which the handler's own entry is made. (What is known of code that is walked: sampler/unwind/arch.h.)
- * Each file defines
- *
- *   onstack_registers_from(out, context)    ucontext -> neutral registers
- *   onstack_registers_pc(context)           the interrupted PC alone
- *   onstack_registers_free_below(context)   the interrupted stack is free below this address
- *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
- *                                           begin again by itself (signal(7))
- *   onstack_registers_first_context(context)
- *                                           of code that is at the first instruction of a signal handler: the context that
- *                                           it was given, if it lies where the kernel puts it; NULL: it does not
- *   onstack_arch_thread_pointer()
- *   ONSTACK_ARCH_SELF_IS_POINTER            1: the thread pointer is pthread_self()
- *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
- *                                           onstack_handler_entry. In .irp, with \number
- *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
- *                                           on the stack that ends at sp
- *
- * No other file knows the ucontext's layout.
- */
-#ifndef ONSTACK_PLATFORM_CONTEXT_H
-#define ONSTACK_PLATFORM_CONTEXT_H
-
-#if defined(__x86_64__)
-/* ---- core/platform/context_x86_64.h ---- */
-/* platform/context.h for x86_64. */
-#ifndef ONSTACK_PLATFORM_CONTEXT_X86_64_H
-#define ONSTACK_PLATFORM_CONTEXT_X86_64_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
-  out->lr = 0;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
-  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-}
-
-/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
-  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
-}
-
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
-}
-
-/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
-  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-/* pthread_self() of both libcs: their struct begins there. */
-#define ONSTACK_ARCH_SELF_IS_POINTER 1
-
-/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
-  uint64_t value = 0;
-  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
-  return value;
-}
-
-/* From the thread pointer to the address of the DTV (sysdeps/x86_64/nptl/tls.h; musl's struct pthread). */
-#define ONSTACK_ARCH_DTV_GLIBC 8
-#define ONSTACK_ARCH_DTV_MUSL 8
-
-#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
-
-#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
-  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
-  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
-  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
-  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/platform/context_aarch64.h ---- */
-/* platform/context.h for aarch64. */
-#ifndef ONSTACK_PLATFORM_CONTEXT_AARCH64_H
-#define ONSTACK_PLATFORM_CONTEXT_AARCH64_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-  out->pc = context->uc_mcontext.pc;
-  out->sp = context->uc_mcontext.sp;
-  out->fp = context->uc_mcontext.regs[29];
-  out->lr = context->uc_mcontext.regs[30];
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-  return context->uc_mcontext.pc;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
-  return context->uc_mcontext.sp;
-}
-
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
-}
-
-/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-  const uint64_t third = context->uc_mcontext.regs[2];
-  const uint64_t place = context->uc_mcontext.sp + 128;
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-/* pthread_self() lies below it by the size of libc's own struct. */
-#define ONSTACK_ARCH_SELF_IS_POINTER 0
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
-  uint64_t value;
-  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
-  return value;
-}
-
-/* From the thread pointer to the address of the DTV (sysdeps/aarch64/nptl/tls.h; musl's struct pthread ends there). */
-#define ONSTACK_ARCH_DTV_GLIBC 0
-#define ONSTACK_ARCH_DTV_MUSL (-8)
-
-/* bti c first */
-#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
-
-#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
-  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
-  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
-  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
-  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
-
-#endif
-
-#endif
-
-#endif
-
-/* ---- core/sampler/unwind/arch.h ---- */
-/*
- * The processor whose code is walked, from the file that is named after it. Nothing here needs that processor to run on:
- * tests walk recorded stacks of another one. Each file defines
- *
- *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
- *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
- *   onstack_return_entry_begins(code)
- *                                    is the code at a return address that of an entry that is only returned to?
- *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
- *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
- *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
- *   ONSTACK_ARCH_SYSCALL_BYTES       bytes of the instruction that makes a system call
- *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
- *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
- *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth
- *
- * onstack_call_ends is the last defence against inventing frames: unwind information can be wrong (assembly that moves SP
- * unsaid), and then the word beside the return address is taken for it. It can only be believed if the code in front of
- * it is a call.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_ARCH_H
-#define ONSTACK_SAMPLER_UNWIND_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/sampler/unwind/arch_x86_64.h ---- */
-/* sampler/unwind/arch.h for x86_64. */
-#ifndef ONSTACK_SAMPLER_UNWIND_ARCH_X86_64_H
-#define ONSTACK_SAMPLER_UNWIND_ARCH_X86_64_H
-
-#define ONSTACK_ARCH_LINK_REGISTER false
-#define ONSTACK_ARCH_FOLLOWS_BX true
-#define ONSTACK_ARCH_CODE_ALIGN 0u
-#define ONSTACK_ARCH_SYSCALL_BYTES 2u /* syscall */
-
-/* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
-#define ONSTACK_GO_RECORD_BELOW 0u
-#define ONSTACK_FIRST_RECORD_BELOW 0u
-#define ONSTACK_GO_SAVED_G 1u
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) { return address; }
-
-#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
-
-/*
- * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
- * not matter here). `code` ends at the return address.
- */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  const uint8_t *end = code + ONSTACK_CALL_BYTES;
-  if (end[-5] == 0xe8) return true;
-  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
-  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
-    return true;
-  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
-    return true;
-  if (end[-4] == 0xff && end[-3] == 0x54) return true;
-  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
-  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
-}
-
-/*
- * HotSpot's interpreter gives its callees the address of an entry to return to, and no call stands before that. The entry takes
- * SP from the interpreter's frame first (templateInterpreterGenerator_x86.cpp, generate_return_entry_for): mov rsp, [rbp - 16];
- * movq [rbp - 16], 0. Since JDK 22: mov rcx, [rbp - 16]; lea rsp, [rbp + rcx * 8].
- */
-static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
-  return code == 0xf045c748f0658b48u || code == 0xcd648d48f04d8b48u;
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/sampler/unwind/arch_aarch64.h ---- */
-/* sampler/unwind/arch.h for aarch64. */
-#ifndef ONSTACK_SAMPLER_UNWIND_ARCH_AARCH64_H
-#define ONSTACK_SAMPLER_UNWIND_ARCH_AARCH64_H
-
-#define ONSTACK_ARCH_LINK_REGISTER true
-#define ONSTACK_ARCH_FOLLOWS_BX false
-#define ONSTACK_ARCH_CODE_ALIGN 3u
-#define ONSTACK_ARCH_SYSCALL_BYTES 4u /* svc */
-
-/* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
-   record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */
-#define ONSTACK_GO_RECORD_BELOW 8u
-#define ONSTACK_FIRST_RECORD_BELOW 24u
-#define ONSTACK_GO_SAVED_G 0u
-
-/*
- * A pointer authentication code may stand in the bits above: user addresses have bit 55 clear, so clearing the bits from
- * 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to programs that ask for them.
- */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
-  return address & (((uint64_t)1 << 48) - 1);
-}
-
-#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
-
-/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
-  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
-}
-
-/* HotSpot's have not been looked at here. */
-static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
-  (void)code;
-  return false;
-}
-
-#endif
-
-#endif
-
-#endif
-
 /* ---- core/profile/elf/symbol_index.h ---- */
 /*
  * Function names that can be looked up in a signal handler: everything is read and sorted in advance, in ordinary
@@ -8582,102 +13683,6 @@ ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t 
 }
 
 /* ---- core/sampler/drain/deliver.c ---- */
-
-/* ---- core/sampler/unwind/walk.h ---- */
-/*
- * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (sampler/drain/deliver.c), a
- * traceback on demand (traceback_walk_handler.c). First the view of memory, then the walk, later the call-site check.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
-#define ONSTACK_SAMPLER_UNWIND_WALK_H
-
-#include <ucontext.h>
-
-/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
-   those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
-static inline __attribute__((always_inline, unused)) void
-onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_stack_bounds *bounds) {
-  memory->reader = reader;
-  memory->bounds = bounds;
-  memory->asked = false;
-  memory->elsewhere = false;
-  memory->copy_works = copy_works;
-  memory->page_low = memory->page_high = memory->before[0] = memory->before[1] = 0;
-  memory->low = memory->high = 0;
-}
-
-static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
-}
-
-/* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it
-   (arch/x86/kernel/fpu/signal.c, FP_XSTATE_MAGIC2; arch/arm64/kernel/signal.c, frame_record). */
-#define ONSTACK_WALK_FRAME_NEAR 256u
-#define ONSTACK_WALK_FRAME_FAR ((uint64_t)64 << 10) /* larger is no signal's frame, with what runs on top of it */
-
-/*
- * The page of the stack pointer needs no question where the calling thread itself stands on it: this very function, or the
- * signal's frame, which the kernel has just written right below the stack pointer, when it has not gone to an alternate
- * stack. Nobody can take a page away that its thread returns by. Signal-safe.
- */
-static inline __attribute__((always_inline, unused)) void onstack_walk_stand(const onstack_walk *walk) {
-  onstack_memory *memory = walk->memory;
-  const ucontext_t *context = walk->ucontext;
-  const uint64_t here = (uint64_t)(uintptr_t)memory, sp = walk->registers->sp, page = sp & ~(ONSTACK_PAGE - 1);
-  if (memory->reader != &onstack_reader_probe || memory->elsewhere) return;
-  if (page != (here & ~(ONSTACK_PAGE - 1))) {
-    if (!context || sp - here >= ONSTACK_WALK_FRAME_FAR || sp - page < ONSTACK_WALK_FRAME_NEAR) return;
-    if (here - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size) return;
-  }
-  memory->page_low = page;
-  memory->page_high = page + ONSTACK_PAGE;
-}
-
-/* `memory` lies on the calling thread's stack. Signal-safe. */
-static inline __attribute__((always_inline, unused)) onstack_walk_result
-onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
-  if (unwinder->reads_stack) {
-    onstack_memory_enter_stack(walk->memory, walk->registers->sp);
-    onstack_walk_stand(walk);
-  }
-  return unwinder->run(walk);
-}
-
-/* ---- call sites ---------------------------------------------------------------------------------------------------------- */
-
-/*
- * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
- * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
- * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
- */
-
-/*
- * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
- * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
- * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
-
-/*
- * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
- * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
- * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
- * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
-
-/* Ends a stack behind the last frame that can be believed. Signal-safe. */
-static inline __attribute__((unused)) ONSTACK_HANDLER void
-onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
-  if (!copy_works) return;
-  const uint32_t believed = onstack_call_sites_check(frames, unwound_by, result->frame_count);
-  if (believed == result->frame_count) return;
-  const bool root = onstack_call_sites_end(unwound_by, believed);
-  *result = (onstack_walk_result){believed, root ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_BAD_RETURN};
-}
-
-#endif
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9353,149 +14358,6 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
   if (output.unnamed) onstack_add_relaxed(&counters->unnamed, (uint64_t)1);
 }
 
-/* ---- core/sampler/interpreter/interpreter_handler.c ---- */
-
-#include <errno.h>
-
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
-
-#define WINDOW_PIECE_MOST ((uint64_t)1 << 24) /* bytes from a piece's beginning that are taken for its own */
-
-ONSTACK_HANDLER bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes) {
-  return !(address & 7) && onstack_address_plausible(address) && memory->read(address, to, bytes);
-}
-
-/* What ends with the frame, and begins with the piece at the earliest. */
-static ONSTACK_HANDLER bool window_move(onstack_window *window, uint64_t end) {
-  const uint64_t low = end - window->piece < ONSTACK_WINDOW_BYTES ? window->piece : end - ONSTACK_WINDOW_BYTES;
-  if (!window->memory->read(low, window->bytes, (uint32_t)(end - low))) return false;
-  window->low = low;
-  window->high = end;
-  return true;
-}
-
-ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size) {
-  const uint64_t end = address + size;
-  if (address & 7 || !onstack_address_plausible(address)) return NULL;
-  const bool inside = address >= window->low && end <= window->high;
-  const bool near = window->piece != 0 && address > window->piece && address - window->piece < WINDOW_PIECE_MOST;
-  if (inside || (near && window_move(window, end))) return window->bytes + (address - window->low);
-  return window->memory->read(address, window->frame, size) ? window->frame : NULL;
-}
-
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_interpreted_switches;
-static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
-
-/* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
-static ONSTACK_HANDLER uint32_t interpreter_read(uint64_t address, void *to, uint32_t bytes) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
-  const long result = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
-  if (result < 0 && result != -EFAULT) onstack_store_relaxed(&interpreter_refusals, 1u);
-  return result == (long)bytes;
-}
-
-/* A filter refuses (seccomp, which a thread can have alone). */
-static ONSTACK_HANDLER bool interpreter_is_refused(void) {
-  uint64_t word = 0, copy;
-  return onstack_load_relaxed(&interpreter_refusals) != 0 &&
-         !interpreter_read((uint64_t)(uintptr_t)&word, &copy, sizeof(copy));
-}
-
-/* As the reader `probe` (memory_handler.c): the kernel says whether the page is there, and nobody takes it away
-   from a thread that stands still in our handler. Where a filter answers instead it is copied. */
-static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t *word) {
-  if (address & 7 || !onstack_address_plausible(address)) return false;
-  const long result = onstack_sys_sigprocmask(~0, (const onstack_kernel_sigset *)(uintptr_t)address, NULL);
-  if (result == -EFAULT) return false;
-  if (result != -EINVAL) return interpreter_read(address, word, sizeof(*word));
-  *word = *(const volatile uint64_t *)(uintptr_t)address;
-  return true;
-}
-
-/* The rule of an instruction by which its frame's end is found without the registers of others; NULL: there is none. */
-static ONSTACK_HANDLER const onstack_rule *interpreter_rule(uint64_t address, bool by_fp) {
-  onstack_module module = {.low = 0};
-  const onstack_rule *rule = onstack_rules_find(address, &module);
-  return rule && (rule->cfa == ONSTACK_CFA_SP || (by_fp && rule->cfa == ONSTACK_CFA_FP)) ? rule : NULL;
-}
-
-static ONSTACK_HANDLER uint8_t interpreter_place_leaf(const onstack_registers *registers, uint64_t place) {
-  const onstack_rule *rule = interpreter_rule(registers->pc, true);
-  if (!rule) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  const uint64_t base = rule->cfa == ONSTACK_CFA_SP ? registers->sp : registers->fp;
-  return place < base + (uint64_t)(int64_t)rule->cfa_offset ? ONSTACK_INTERPRETED_LEAF_IS : ONSTACK_INTERPRETED_LEAF_IS_NOT;
-}
-
-/* A loop that has called others: its frame begins behind the return address, which is looked for from the leaf on. Where it is
-   passed in a register, it lies anywhere in the callee's frame. */
-static ONSTACK_HANDLER uint8_t interpreter_place_caller(const onstack_registers *registers, uint64_t return_address,
-                                                        uint64_t place, uint64_t *words) {
-  if (ONSTACK_ARCH_LINK_REGISTER) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  const onstack_rule *rule = interpreter_rule(return_address - 1, false);
-  const uint64_t bytes = place - registers->sp;
-  if (!rule || bytes > ONSTACK_FRAME_SCRATCH || !interpreter_read(registers->sp, words, (uint32_t)bytes))
-    return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  for (uint64_t i = 0; i < bytes / sizeof(*words); i++) {
-    if (((const volatile uint64_t *)words)[i] != return_address) continue;
-    const uint64_t begins = (i + 1) * sizeof(*words);
-    return bytes < begins + (uint64_t)(int64_t)rule->cfa_offset ? ONSTACK_INTERPRETED_LEAF_CALLED
-                                                                : ONSTACK_INTERPRETED_LEAF_GONE;
-  }
-  return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-}
-
-/* With more calls of the loop on the native stack than the frames tell of, an end that is not seen, or stacks that are
-   switched, a search; otherwise next to nothing. */
-static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_interpreter *interpreter,
-                                                const onstack_interrupted *interrupted, const onstack_interpreted *copied,
-                                                uint64_t place, void *scratch) {
-  uint32_t loops = 0, calls = 0, innermost = 0;
-  if (place < interrupted->registers->sp) return ONSTACK_INTERPRETED_LEAF_GONE;
-  for (uint32_t i = 0; i < copied->count; i++) calls += copied->frames[i].flags & ONSTACK_INTERPRETED_ENTRY;
-  for (uint32_t i = interrupted->frame_count; i-- > 0;) {
-    if (!onstack_interpreter_is_loop(interpreter, interrupted->frames, i)) continue;
-    innermost = i;
-    loops++;
-  }
-  if (loops == 0) return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  if (innermost > 0 && loops <= calls && interrupted->whole && !onstack_load_relaxed(&onstack_interpreted_switches))
-    return ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  const uint8_t leaf =
-      innermost == 0 ? interpreter_place_leaf(interrupted->registers, place)
-                     : interpreter_place_caller(interrupted->registers, interrupted->frames[innermost], place, scratch);
-  if (loops > calls && !copied->cut && (leaf == ONSTACK_INTERPRETED_LEAF_IS || leaf == ONSTACK_INTERPRETED_LEAF_CALLED))
-    onstack_store_relaxed(&onstack_interpreted_switches, 1u);
-  return leaf;
-}
-
-ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
-                                                    const onstack_interrupted *interrupted, uint32_t capacity,
-                                                    onstack_interpreted *out) {
-  onstack_frame_place place = {{.read = interpreter_read,
-                                .read_own = interpreter_read_own,
-                                .scratch = out->frames + capacity,
-                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                .tid = interrupted->tid},
-                               0};
-  out->count = 0;
-  out->named = 0;
-  out->cut = 0;
-  out->interpreter = 0; /* none may be ready */
-  out->leaf = ONSTACK_INTERPRETED_LEAF_UNKNOWN;
-  for (uint32_t i = 0; i < count && out->count == 0; i++) {
-    if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in sampler/api/interpreters.c */
-    const onstack_frame_provider *provider = interpreters[i].provider;
-    const uint32_t result = provider->copy(provider->data, &place.memory, out->frames, capacity);
-    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
-    out->count = (uint16_t)(frames < capacity ? frames : capacity);
-    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
-    out->interpreter = (uint8_t)i;
-    if (place.place != 0)
-      out->leaf = interpreter_leaf(&interpreters[i], interrupted, out, place.place, place.memory.scratch);
-  }
-  out->refused = out->count == 0 && interpreter_is_refused();
-}
-
 /* ---- core/sampler/interpreter/known.c ---- */
 
 #include <errno.h>
@@ -9654,60 +14516,6 @@ ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted,
 /* Writes the code of the function that is symbol `which`; returns how many pieces it has. Milliseconds; ordinary threads. */
 ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which,
                                           onstack_loop_code loops[ONSTACK_LOOP_CODES]);
-
-#endif
-
-/* ---- core/sampler/unwind/generated_code.h ---- */
-/*
- * Steps through code that no module describes: what a just-in-time compiler wrote, mostly. Its names are
- * profile/generated/name_source.h's.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
-#define ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
-
-/* A frame in such code; after a step, that of its caller. */
-typedef struct onstack_code_frame {
-  uint64_t pc, sp, fp;
-  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
-  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
-  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
-} onstack_code_frame;
-
-/*
- * Steps to the caller, by the chain of frame pointers, and where that ends, by what is known of runtimes that enter such code.
- * pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the stack is cut here.
- * Signal-safe.
- */
-ONSTACK_INTERNAL onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory);
-
-/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
-
-/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
-   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
-
-/* ---- code that is jumped to ---------------------------------------------------------------------------------------------- */
-
-/*
- * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
- * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
- * labels in execute_ex, which on x86_64 reserves room for it in that frame (Zend/zend_vm_opcodes.h,
- * ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
- *
- * One for the process. Written in ordinary threads, by two of them that know a half each.
- */
-
-typedef struct onstack_jumped_code {
-  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
-  uint64_t from;
-  uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
-  uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
-  uint64_t bytes;      /* 0: not known (publish / observe) */
-} onstack_jumped_code;
-
-ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
 
 #endif
 
@@ -9923,119 +14731,6 @@ static const onstack_known_reader php_reader = {php_identify, php_read};
 int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
   (void)data;
   return onstack_observe(&onstack_php_found.ready) ? onstack_known_describe(&php_reader, frame, text) : -ESRCH;
-}
-
-/* ---- core/sampler/interpreter/php_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
-
-#define PHP_STEPS 1024u /* frames that are looked at, those of generators without a function too */
-
-/* zend_execute_data, the same in all these versions. */
-#define PHP_FRAME_BYTES 56u
-#define PHP_FRAME_OPCODE 0u
-#define PHP_FRAME_FUNCTION 24u
-#define PHP_FRAME_INFO 40u /* This.u1.type_info, and the number of arguments */
-#define PHP_FRAME_PREVIOUS 48u
-#define PHP_INFO_TOP 0x20000u /* ZEND_CALL_TOP: a call of the loop of its own */
-
-/* zend_function, where the versions agree. */
-#define PHP_FUNCTION_TYPE 0u
-#define PHP_FUNCTION_NAME 8u
-#define PHP_FUNCTION_SCOPE 16u
-#define PHP_INTERNAL_BYTES 24u /* of one in native code, which can be shorter */
-#define PHP_STRING_HASH 8u
-
-#define PHP_GLOBALS_BYTES 24u /* from vm_stack to current_execute_data */
-
-typedef struct php_scratch {
-  uint8_t globals[PHP_GLOBALS_BYTES];
-  uint8_t frame[ONSTACK_WINDOW_FRAME];
-  uint8_t window[ONSTACK_WINDOW_BYTES];
-  uint8_t function[ONSTACK_PHP_FUNCTION_BYTES];
-  uint64_t identity[ONSTACK_IDENTITY];
-} php_scratch;
-_Static_assert(sizeof(php_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
-
-ONSTACK_HANDLER bool onstack_php_identify(const onstack_frame_memory *memory, uint64_t function, uint8_t *bytes,
-                                          uint64_t identity[ONSTACK_IDENTITY]) {
-  const onstack_php_layout *layout = onstack_php_found.layout;
-  volatile uint64_t *words = identity;
-  uint64_t hash;
-  const bool whole = onstack_window_read(memory, function, bytes, ONSTACK_PHP_FUNCTION_BYTES);
-  if (!whole && !onstack_window_read(memory, function, bytes, PHP_INTERNAL_BYTES)) return false;
-  const uint64_t type = onstack_window_word(bytes, PHP_FUNCTION_TYPE) & 0xff;
-  if (type != ONSTACK_PHP_INTERNAL && (!whole || (type != ONSTACK_PHP_USER && type != ONSTACK_PHP_EVAL))) return false;
-  words[ONSTACK_PHP_NAME] = onstack_window_word(bytes, PHP_FUNCTION_NAME);
-  words[ONSTACK_PHP_SCOPE] = onstack_window_word(bytes, PHP_FUNCTION_SCOPE);
-  words[ONSTACK_PHP_FILE] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_file);
-  words[ONSTACK_PHP_OPCODES] = type == ONSTACK_PHP_INTERNAL ? 0 : onstack_window_word(bytes, layout->function_opcodes);
-  words[ONSTACK_PHP_OPCODES] |= type << 56;
-  /* A file's own code has no name. */
-  const bool hashed = words[ONSTACK_PHP_NAME] != 0 &&
-                      onstack_window_read(memory, words[ONSTACK_PHP_NAME] + PHP_STRING_HASH, &hash, sizeof(hash));
-  words[ONSTACK_PHP_NAME_HASH] = hashed ? hash : 0;
-  return true;
-}
-
-/* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t php_fingerprint(const onstack_frame_memory *memory, uint64_t function, uint32_t *left) {
-  php_scratch *scratch = memory->scratch;
-  if (onstack_fingerprint_is_named(function)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
-  if (*left == 0 || !onstack_php_identify(memory, function, scratch->function, scratch->identity))
-    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
-  --*left;
-  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
-}
-
-static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t address, onstack_interpreted_frame *frames,
-                                           uint32_t capacity) {
-  uint32_t count = 0, fingerprints = ONSTACK_FINGERPRINTS;
-  for (uint32_t step = 0; address != 0; step++) {
-    const uint8_t *bytes = step < PHP_STEPS ? onstack_window_frame(window, address, PHP_FRAME_BYTES) : NULL;
-    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
-    const uint64_t function = onstack_window_word(bytes, PHP_FRAME_FUNCTION);
-    address = onstack_window_word(bytes, PHP_FRAME_PREVIOUS);
-    if (function == 0) continue; /* between a generator and who resumes it */
-    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
-    /* The lower half of the opcode's address: the other one is that of the function's opcodes. */
-    frames[count].function = function;
-    frames[count].position = (uint32_t)onstack_window_word(bytes, PHP_FRAME_OPCODE);
-    frames[count].flags = onstack_window_word(bytes, PHP_FRAME_INFO) & PHP_INFO_TOP ? ONSTACK_INTERPRETED_ENTRY : 0;
-    frames[count].flags |= php_fingerprint(window->memory, function, &fingerprints);
-    count++;
-  }
-  return count;
-}
-
-static ONSTACK_HANDLER uint32_t php_copy(const onstack_frame_memory *memory, uint64_t globals,
-                                         onstack_interpreted_frame *frames, uint32_t capacity) {
-  const onstack_php_layout *layout = onstack_php_found.layout;
-  php_scratch *scratch = memory->scratch;
-  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
-  const uint32_t offset = (uint32_t)(layout->globals_frame - layout->globals_page);
-  if (!onstack_window_read(memory, globals + layout->globals_page, scratch->globals, PHP_GLOBALS_BYTES)) return 0;
-  window.piece = onstack_window_word(scratch->globals, 0);
-  return php_follow(&window, onstack_window_word(scratch->globals, offset), frames, capacity);
-}
-
-ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
-                                          uint32_t capacity) {
-  (void)data;
-  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in sampler/interpreter/php.c */
-  const onstack_php *php = &onstack_php_found;
-  uint64_t block;
-  if (php->globals != 0) return php_copy(memory, php->globals, frames, capacity);
-  /* A thread that never ran PHP has no block. */
-  if (!memory->read_own(onstack_thread_pointer() + php->block_offset, &block) || block == 0) return 0;
-  return php_copy(memory, block + php->globals_offset, frames, capacity);
-}
-
-uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
-                             onstack_interpreted_frame *frames, uint32_t capacity) {
-  (void)hint;
-  const bool has_one = onstack_observe(&onstack_php_found.ready) && onstack_php_found.globals != 0;
-  return has_one ? onstack_php_copy(data, memory, frames, capacity) : 0;
 }
 
 /* ---- core/sampler/interpreter/python.c ---- */
@@ -10512,230 +15207,6 @@ int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, 
   return onstack_observe(&onstack_python_found) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }
 
-/* ---- core/sampler/interpreter/python_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
-
-#define PYTHON_STEPS 1024u       /* frames that are looked at, those that are none of the language too */
-#define PYTHON_THREAD_BYTES 320u /* at most, of a layout's thread_bytes */
-#define PYTHON_STATE_MOST 4096u  /* bytes of a PyThreadState, with what lies in it */
-#define PYTHON_POSITION_MAX (1u << 28)
-#define PYTHON_STRING_LENGTH 16u /* PyASCIIObject.length */
-#define PYTHON_STRING_STATE 16u  /* PyASCIIObject.state, from there on: bit 6 is `ascii` */
-#define PYTHON_NAME_BYTES 144u   /* of a name, from there on, as far as it tells names apart */
-
-/* In the scratch memory. */
-typedef struct python_scratch {
-  uint8_t thread[PYTHON_THREAD_BYTES];
-  uint8_t frame[ONSTACK_WINDOW_FRAME];
-  uint8_t window[ONSTACK_WINDOW_BYTES];
-  uint8_t code[ONSTACK_PYTHON_CODE_BYTES];
-  uint64_t identity[ONSTACK_IDENTITY];
-} python_scratch;
-_Static_assert(sizeof(python_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
-
-/* The value of the interpreter's pthread key; 0: this is no thread of Python's. */
-static ONSTACK_HANDLER uint64_t python_thread(const onstack_python *python, const onstack_frame_memory *memory,
-                                              uint64_t *self) {
-  uint64_t place, value;
-  *self = onstack_thread_pointer(); /* 0 on a thread of a raw clone: no address then */
-  place = *self + (uint64_t)python->key_offset;
-  if (python->key_indirect) {
-    if (!memory->read_own(place, &place)) return 0;
-    place += 8 * python->key_index;
-  }
-  return memory->read_own(place, &value) ? value : 0;
-}
-
-/* The state at `thread`. False: there is none. */
-static ONSTACK_HANDLER bool python_read_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
-                                              uint64_t thread, uint8_t *state) {
-  return thread != 0 && onstack_window_read(memory, thread, state, layout->thread_bytes) &&
-         onstack_window_word(state, layout->thread_interpreter) != 0;
-}
-
-/* The calling thread's; 0: it has none. That it is this thread's is proven where that can be had. */
-static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python *python, const onstack_frame_memory *memory,
-                                                 uint8_t *state) {
-  const onstack_python_layout *layout = python->layout;
-  uint64_t self;
-  const uint64_t thread = python_thread(python, memory, &self);
-  if (!python_read_state(layout, memory, thread, state)) return 0;
-  return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
-}
-
-/* Of what a provider that ships was called with (sampler/interpreter/interpreter.h). */
-static ONSTACK_HANDLER void python_set_place(const onstack_frame_memory *memory, uint64_t place) {
-  ((onstack_frame_place *)(uintptr_t)memory)->place = place;
-}
-
-/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. *outer: the frame that called the
-   innermost call of the loop; 0: not known, or not asked for. */
-static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
-                                                 uint64_t thread, const uint8_t *state, uint64_t *chunk, uint64_t *outer) {
-  uint64_t frame = onstack_window_word(state, layout->thread_frame);
-  *outer = 0;
-  if (layout->thread_place) python_set_place(memory, onstack_window_word(state, layout->thread_place));
-  *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
-  if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
-  if (frame - thread < PYTHON_STATE_MOST) return 0; /* the one in the state itself: no loop runs */
-  if (layout->entry == ONSTACK_PYTHON_FLAG) python_set_place(memory, frame);
-  /* A loop that begins has not written it yet: what lies there may lead anywhere. */
-  if (layout->entry == ONSTACK_PYTHON_FLAG && !(memory->read_own(frame + layout->cframe_previous, outer) &&
-                                                memory->read(*outer + layout->cframe_frame, outer, sizeof(*outer))))
-    *outer = 0;
-  return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
-}
-
-static ONSTACK_HANDLER uint32_t python_half(const uint8_t *bytes, uint32_t offset) {
-  return *(const volatile uint32_t *)(const void *)(bytes + offset);
-}
-
-/* Not by its own hash, which most names have, and others get when somebody asks. `bytes`: ONSTACK_PYTHON_CODE_BYTES. */
-static ONSTACK_HANDLER uint64_t python_name_hash(const onstack_python_layout *layout, const onstack_frame_memory *memory,
-                                                 uint64_t name, uint8_t *bytes) {
-  const uint64_t from = name + PYTHON_STRING_LENGTH;
-  uint32_t size = PYTHON_NAME_BYTES; /* the name may end with its page */
-  if (!onstack_window_read(memory, from, bytes, size) && !onstack_window_read(memory, from, bytes, size = 8)) return 0;
-  const uint64_t length = onstack_window_word(bytes, 0);
-  uint64_t hash = length;
-  /* Between them others keep what the name is in UTF-8, once somebody asks. */
-  const bool ascii = size > PYTHON_STRING_STATE && bytes[PYTHON_STRING_STATE] >> 6 & 1;
-  const uint32_t begin = (ascii ? layout->string_data : layout->string_wide) - PYTHON_STRING_LENGTH;
-  for (uint32_t i = begin; i < size && i - begin < length; i++)
-    hash = (hash ^ ((const volatile uint8_t *)bytes)[i]) * 0x100000001b3u; /* FNV-1a */
-  return hash;
-}
-
-ONSTACK_HANDLER bool onstack_python_identify(const onstack_python *python, const onstack_frame_memory *memory, uint64_t code,
-                                             uint8_t *bytes, uint64_t identity[ONSTACK_IDENTITY]) {
-  const onstack_python_layout *layout = python->layout;
-  volatile uint64_t *words = identity;
-  if (!onstack_window_read(memory, code, bytes, layout->code_table + (uint32_t)sizeof(uint64_t))) return false;
-  if (onstack_window_word(bytes, 8) != python->code_type) return false; /* PyObject.ob_type */
-  words[ONSTACK_PYTHON_NAME] = onstack_window_word(bytes, layout->code_name);
-  words[ONSTACK_PYTHON_FILE] = onstack_window_word(bytes, layout->code_file);
-  words[ONSTACK_PYTHON_LINES] = onstack_window_word(bytes, layout->code_table);
-  words[ONSTACK_PYTHON_FIRST_LINE] = python_half(bytes, layout->code_line);
-  if (layout->code_version) words[ONSTACK_PYTHON_FIRST_LINE] |= (uint64_t)python_half(bytes, layout->code_version) << 32;
-  words[ONSTACK_PYTHON_NAME_HASH] = python_name_hash(layout, memory, words[ONSTACK_PYTHON_NAME], bytes);
-  return true;
-}
-
-/* For the flags of a frame; *left: how many more this sample takes. */
-static ONSTACK_HANDLER uint32_t python_fingerprint(const onstack_python *python, const onstack_frame_memory *memory,
-                                                   uint64_t code, uint32_t *left) {
-  python_scratch *scratch = memory->scratch;
-  if (onstack_fingerprint_is_named(code)) return ONSTACK_FINGERPRINT_NAMED << ONSTACK_FINGERPRINT_SHIFT;
-  if (*left == 0 || !onstack_python_identify(python, memory, code, scratch->code, scratch->identity))
-    return ONSTACK_FINGERPRINT_UNPROVEN << ONSTACK_FINGERPRINT_SHIFT;
-  --*left;
-  return onstack_fingerprint_of(scratch->identity) << ONSTACK_FINGERPRINT_SHIFT;
-}
-
-static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_python_layout *layout, const uint8_t *bytes,
-                                                             uint64_t code) {
-  onstack_interpreted_frame frame = {.function = code};
-  if (layout->code_instructions == 0) {
-    frame.position = (uint32_t)onstack_window_word(bytes, layout->frame_instruction); /* f_lasti, an int */
-  } else {
-    const uint64_t offset = onstack_window_word(bytes, layout->frame_instruction) - (code + layout->code_instructions);
-    frame.position = offset < PYTHON_POSITION_MAX ? (uint32_t)offset : 0;
-  }
-  return frame;
-}
-
-/* The loop sets a frame's flag some instructions behind what leads here to the frame: so who calls it tells as well. */
-static ONSTACK_HANDLER uint32_t python_follow(const onstack_python *python, onstack_window *window, uint64_t address,
-                                              uint64_t outer, onstack_interpreted_frame *frames, uint32_t capacity) {
-  uint32_t count = 0;
-  const onstack_python_layout *layout = python->layout;
-  uint32_t fingerprints = ONSTACK_FINGERPRINTS;
-  bool placed = false;
-  for (uint32_t step = 0; address != 0; step++) {
-    const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
-    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
-    const uint64_t code = onstack_window_word(bytes, layout->frame_code);
-    const uint8_t entry = *(const volatile uint8_t *)(bytes + layout->frame_entry);
-    const bool sentinel = layout->entry == ONSTACK_PYTHON_SENTINEL && entry == ONSTACK_PYTHON_ON_C_STACK;
-    if (sentinel && !placed) python_set_place(window->memory, address);
-    placed |= sentinel;
-    address = onstack_window_word(bytes, layout->frame_previous);
-    if (sentinel && count > 0 && !(frames[count - 1].flags & ONSTACK_INTERPRETED_ENTRY)) {
-      frames[count - 1].flags |= ONSTACK_INTERPRETED_ENTRY;
-      continue;
-    }
-    if (layout->frame_function && !sentinel && onstack_window_word(bytes, layout->frame_function) == python->none) continue;
-    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
-    frames[count] = python_make(layout, bytes, code);
-    if (sentinel) /* a call of the loop that has just begun or is about to return */
-      frames[count].flags = ONSTACK_INTERPRETED_ENTRY | ONSTACK_INTERPRETED_EMPTY;
-    else if (layout->entry == ONSTACK_PYTHON_EACH ||
-             (layout->entry == ONSTACK_PYTHON_FLAG && (entry || (address != 0 && address == outer))))
-      frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
-    if (!sentinel) frames[count].flags |= python_fingerprint(python, window->memory, code, &fingerprints);
-    count++;
-  }
-  return count;
-}
-
-static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python *python, const onstack_frame_memory *memory,
-                                                  uint64_t thread, onstack_interpreted_frame *frames, uint32_t capacity) {
-  python_scratch *scratch = memory->scratch;
-  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
-  uint64_t outer;
-  const uint64_t innermost = python_innermost(python->layout, memory, thread, scratch->thread, &window.piece, &outer);
-  return innermost == 0 ? 0 : python_follow(python, &window, innermost, outer, frames, capacity);
-}
-
-ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
-                                             onstack_interpreted_frame *frames, uint32_t capacity) {
-  (void)data;
-  const onstack_python *python = onstack_observe(&onstack_python_found); /* pairs with sampler/interpreter/python.c */
-  if (!python) return 0;
-  python_scratch *scratch = memory->scratch;
-  const uint64_t thread = python_own_state(python, memory, scratch->thread);
-  return thread == 0 ? 0 : python_copy_state(python, memory, thread, frames, capacity);
-}
-
-/* ---- another thread, which is blocked; ordinary context ---- */
-
-static bool python_is_of(const onstack_python_layout *layout, const onstack_frame_memory *memory, uint64_t thread,
-                         uint8_t *state) {
-  return python_read_state(layout, memory, thread, state) &&
-         onstack_window_word(state, layout->thread_native) == (uint64_t)memory->tid;
-}
-
-static uint64_t python_next(const onstack_frame_memory *memory, uint64_t address) {
-  uint64_t next;
-  return onstack_window_read(memory, address, &next, sizeof(next)) ? next : 0;
-}
-
-/* The lists change under the reader: a thread that is missed now is found by another look. */
-static uint64_t python_state_of(const onstack_python *python, const onstack_frame_memory *memory, uint8_t *state) {
-  const onstack_python_layout *layout = python->layout;
-  uint64_t interpreter = python_next(memory, python->runtime + layout->runtime_interpreter);
-  for (uint32_t step = 0; interpreter != 0 && step < PYTHON_STEPS; step++) {
-    uint64_t thread = python_next(memory, interpreter + layout->interpreter_threads);
-    for (; thread != 0 && step < PYTHON_STEPS; step++, thread = python_next(memory, thread + layout->thread_next))
-      if (python_is_of(layout, memory, thread, state)) return thread;
-    interpreter = python_next(memory, interpreter + layout->interpreter_next);
-  }
-  return 0;
-}
-
-uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
-                                onstack_interpreted_frame *frames, uint32_t capacity) {
-  (void)data;
-  const onstack_python *python = onstack_observe(&onstack_python_found);
-  if (!python) return 0;
-  const onstack_python_layout *layout = python->layout;
-  python_scratch *scratch = memory->scratch;
-  if (layout->thread_native == 0) return 0;
-  if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(python, memory, scratch->thread);
-  return *hint == 0 ? 0 : python_copy_state(python, memory, *hint, frames, capacity);
-}
-
 /* ---- core/sampler/interpreter/symbols.c ---- */
 
 typedef struct symbols_visit_data {
@@ -10793,244 +15264,6 @@ int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which, ons
   return onstack_cold_code(found->eh_frame_header, loops);
 }
 
-/* ---- core/sampler/labels/labels_handler.c ---- */
-
-#define LABEL_BUCKET 16u
-#define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */
-
-#define LABEL_OUT_OF_USE UINT32_MAX /* no thread has that id */
-
-static uint32_t label_tids[ONSTACK_LABEL_THREADS]; /* 0: free */
-static onstack_label_entry label_entries[ONSTACK_LABEL_THREADS];
-static uint32_t label_threads; /* entries in use: programs without labels pay one load a sample */
-
-static ONSTACK_HANDLER uint32_t label_home(uint32_t tid) {
-  return tid / LABEL_BUCKET % (ONSTACK_LABEL_THREADS / LABEL_BUCKET) * LABEL_BUCKET;
-}
-
-ONSTACK_HANDLER onstack_label_entry *onstack_label_entry_find(uint32_t tid) {
-  uint32_t home = label_home(tid);
-  if (onstack_load_relaxed(&label_threads) == 0) return NULL;
-  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
-    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
-    if (onstack_observe(&label_tids[index]) == tid) return &label_entries[index];
-  }
-  return NULL;
-}
-
-onstack_label_entry *onstack_label_entry_claim(uint32_t tid) {
-  uint32_t home = label_home(tid);
-  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
-    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
-    uint32_t expected = 0;
-    if (onstack_load_relaxed(&label_tids[index]) != 0 || !onstack_cas(&label_tids[index], &expected, tid)) continue;
-    onstack_add_relaxed(&label_threads, 1u);
-    return &label_entries[index];
-  }
-  return NULL;
-}
-
-static void label_entry_empty(onstack_label_entry *entry) {
-  for (uint32_t place = 0; place < ONSTACK_COUNT_OF(entry->sets); place++)
-    onstack_publish(&entry->sets[place], (const onstack_labels *)0);
-}
-
-void onstack_label_entry_release(onstack_label_entry *entry) {
-  label_entry_empty(entry);
-  onstack_publish(&label_tids[entry - label_entries], 0u);
-  onstack_sub_relaxed(&label_threads, 1u);
-}
-
-/* Sets are left where they are: nothing may be freed here. */
-void onstack_label_entries_after_fork(bool free) {
-  if (label_threads == 0) return;
-  label_threads = 0;
-  for (uint32_t i = 0; i < ONSTACK_LABEL_THREADS; i++) {
-    if (label_tids[i] == 0) continue;
-    if (free) label_entry_empty(&label_entries[i]);
-    label_tids[i] = free ? 0 : LABEL_OUT_OF_USE;
-  }
-}
-
-/* Bytes of the pair that begins at `at`, both NULs included. */
-static ONSTACK_HANDLER uint32_t label_pair(const onstack_labels *set, uint32_t at) {
-  uint32_t bytes = 0;
-  for (uint32_t nuls = 0; nuls < 2 && at + bytes < set->bytes; bytes++) nuls += set->text[at + bytes] == 0;
-  return bytes;
-}
-
-static ONSTACK_HANDLER void label_copy(const char *from, char *out, uint32_t bytes) {
-  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = from[i]; /* volatile: no call of memcpy */
-}
-
-ONSTACK_HANDLER uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
-  uint32_t used = 0, cut = set->cut ? ONSTACK_LABELS_CUT : 0;
-  for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
-    pair = used == 0 && set->bytes <= bytes ? set->bytes : label_pair(set, at); /* most sets fit as a whole */
-    if (pair > bytes - used) {
-      cut = ONSTACK_LABELS_CUT;
-      continue;
-    }
-    label_copy(set->text + at, out + used, pair);
-    used += pair;
-  }
-  return used | cut;
-}
-
-ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
-  const onstack_label_entry *entry = onstack_label_entry_find(tid);
-  uint32_t used = 0, cut = 0;
-  for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
-    const onstack_labels *set = onstack_observe(&entry->sets[place]); /* pairs with the publish in thread_labels.c */
-    const uint32_t result = set ? onstack_label_set_copy(set, out + used, bytes - used) : 0;
-    used += result & ~ONSTACK_LABELS_CUT;
-    cut |= result & ONSTACK_LABELS_CUT;
-  }
-  return used | cut;
-}
-
-#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
-
-/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
-typedef struct go_slice {
-  uint64_t data, length, capacity;
-} go_slice;
-
-typedef struct go_text {
-  uint64_t data, length;
-} go_text;
-
-typedef struct go_label {
-  go_text key, value;
-} go_label;
-
-static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
-  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
-}
-
-ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, goroutine;
-  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
-  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
-  return goroutine;
-}
-
-static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
-  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
-}
-
-/* A NUL inside would end the string for our readers. */
-static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
-  for (uint64_t i = 0; i < length; i++)
-    if (bytes[i] == 0) return true;
-  return false;
-}
-
-/* Returns the bytes taken, 0: it does not fit or cannot be read. */
-static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
-  const go_text *key = &label->key, *value = &label->value;
-  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
-  uint64_t bytes = key->length + value->length;
-  if (bytes + 2 > room) return 0;
-  uint8_t *second = out + key->length + 1;
-  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
-  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
-  uint32_t parts = value->length > 0 ? 2 : 1;
-  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
-  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
-  second[-1] = second[value->length] = 0;
-  return (uint32_t)bytes + 2;
-}
-
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                   uint32_t bytes) {
-  uint64_t goroutine, set;
-  go_slice list;
-  uint32_t used = 0, cut = 0;
-  if ((goroutine = onstack_go_current(go)) == 0) return 0;
-  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
-  for (uint64_t i = 0; i < list.length; i++) {
-    go_label label;
-    uint32_t took = 0;
-    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
-    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
-      took = go_label_copy(&label, out + used, bytes - used);
-    used += took;
-    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
-  }
-  return used | cut;
-}
-
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
-  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
-  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
-}
-
-ONSTACK_INTERNAL_DEFINE onstack_span_place onstack_span_of_threads;
-
-#define SPAN_TRACE_ID 16u
-#define SPAN_ID 8u
-#define SPAN_VALID 24u
-#define SPAN_RECORD 28u /* up to attributes of its own, which are left alone */
-
-/* glibc (csu/libc-tls.c, dl-dtv.h): a count before the first entry, pairs. musl (src/internal/pthread_impl.h): the count is
-   entry 0. */
-static const onstack_span_layout span_layouts[ONSTACK_SPAN_LAYOUTS] = {
-    {ONSTACK_ARCH_DTV_GLIBC, -16, 16},
-    {ONSTACK_ARCH_DTV_MUSL, 0, 8},
-};
-
-ONSTACK_HANDLER uint64_t onstack_span_pointer(onstack_span_place place) {
-  const uint64_t offset = place & (((uint64_t)1 << ONSTACK_SPAN_OFFSET_BITS) - 1);
-  const uint64_t module = place >> ONSTACK_SPAN_OFFSET_BITS & (((uint64_t)1 << ONSTACK_SPAN_MODULE_BITS) - 1);
-  const onstack_span_layout *layout = &span_layouts[(place >> (ONSTACK_SPAN_OFFSET_BITS + ONSTACK_SPAN_MODULE_BITS)) - 1];
-  uint64_t address = onstack_arch_thread_pointer() + (uint64_t)(int64_t)layout->dtv, words[2];
-  if (onstack_memory_copy_many(&address, 1, words) != 1) return 0;
-  const uint64_t addresses[] = {words[0] + (uint64_t)(int64_t)layout->count, words[0] + module * layout->entry};
-  if (onstack_memory_copy_many(addresses, 2, words) != 2 || module > words[0]) return 0;
-  /* The loader makes some blocks only when they are used first, and marks them by all ones until then. */
-  return words[1] == 0 || words[1] == UINT64_MAX ? 0 : words[1] + offset;
-}
-
-static ONSTACK_HANDLER bool span_read(uint64_t pointer, uint8_t *record) {
-  uint64_t address;
-  if (onstack_memory_copy_many(&pointer, 1, &address) != 1 || address == 0) return false;
-  struct onstack_vector local = {(uint64_t)(uintptr_t)record, SPAN_RECORD}, remote = {address, SPAN_RECORD};
-  if (onstack_sys_process_vm_readv(&local, 1, &remote, 1) != SPAN_RECORD || record[SPAN_VALID] != 1) return false;
-  uint8_t trace = 0, span = 0;
-  for (uint32_t i = 0; i < SPAN_TRACE_ID; i++) trace |= record[i];
-  for (uint32_t i = 0; i < SPAN_ID; i++) span |= record[SPAN_TRACE_ID + i];
-  return trace != 0 && span != 0;
-}
-
-static ONSTACK_HANDLER char *span_put_text(char *out, const char *text) {
-  do *(volatile char *)out++ = *text; /* volatile: no call of memcpy */
-  while (*text++);
-  return out;
-}
-
-static ONSTACK_HANDLER char *span_put_id(char *out, const uint8_t *id, uint32_t bytes) {
-  for (uint32_t i = 0; i < 2 * bytes; i++) {
-    const uint8_t digit = i % 2 == 0 ? id[i / 2] >> 4 : id[i / 2] & 15;
-    *out++ = (char)(digit < 10 ? '0' + digit : 'a' + digit - 10);
-  }
-  *out++ = 0;
-  return out;
-}
-
-ONSTACK_HANDLER_APART uint32_t onstack_span_copy(char *out) {
-  const onstack_span_place place = onstack_load_relaxed(&onstack_span_of_threads); /* all that it says is in the word */
-  uint8_t record[SPAN_RECORD];
-  if (place == 0) return 0;
-  const uint64_t pointer = onstack_span_pointer(place);
-  if (pointer == 0 || !span_read(pointer, record)) return 0;
-  out = span_put_id(span_put_text(out, "trace_id"), record, SPAN_TRACE_ID);
-  span_put_id(span_put_text(out, "span_id"), record + SPAN_TRACE_ID, SPAN_ID);
-  return ONSTACK_SPAN_BYTES;
-}
-
 /* ---- core/sampler/modules/blocked_aarch64.c ---- */
 /*
  * The link register is not in the file, and a function that makes a system call has most often not stored it. So the walk
@@ -11076,57 +15309,6 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
  */
 
 #if defined(__x86_64__)
-
-/* ---- core/sampler/unwind/go_stack.h ---- */
-/* Go's own description of its frames and of its switch to C, read in the handler. */
-#ifndef ONSTACK_SAMPLER_UNWIND_GO_STACK_H
-#define ONSTACK_SAMPLER_UNWIND_GO_STACK_H
-
-typedef struct onstack_go_frame {
-  uint64_t entry; /* of the function */
-  int32_t depth;  /* bytes between SP and the return address at this instruction */
-  bool writes_sp; /* the function changes SP in ways that the table does not tell (runtime/symtab.go, SPWRITE) */
-} onstack_go_frame;
-
-/* What .gopclntab's pcsp table says at `address` in this runtime's text; false if it says nothing. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t address, onstack_go_frame *frame);
-
-/*
- * The stack pointer at which a goroutine waits while it is in C: from what asmcgocall stored at `sp` on g0's stack (the
- * C function's CFA). 0 if that is not a plausible pair of g and depth. Signal-safe.
- *   amd64 (runtime/asm_amd64.s): 0(SP) = depth, 8(SP) = g
- *   arm64 (runtime/asm_arm64.s): 0(RSP) = g, 8(RSP) = depth
- * g.stack is g's first field {lo, hi} (runtime/runtime2.go); without a g, asmcgocall was on g0 already.
- */
-ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
-
-/* The bounds of the stack of the calling thread's g. False: they are not known. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]);
-
-/* Where a goroutine waits: what its g.sched says. */
-typedef struct onstack_go_point {
-  uint64_t pc; /* behind a call, of morestack; 0: the thread has given up its goroutine already */
-  uint64_t sp;
-  uint64_t lr; /* arm64: who called the function that holds pc, which has no frame yet; else 0 */
-} onstack_go_point;
-
-/*
- * Where the goroutine waits whose stack this thread is growing or preempting: inside runtime.newstack, which morestack
- * called on g0. True only if all of this holds: the layout is known, the thread's g is m.g0, m.curg is a goroutine of
- * this m, and its g.sched lies in its stack. The caller makes sure that the scheduler has not been entered since: m.curg
- * may be another goroutine then.
- *
- * While copystack moves the stack, g.sched.sp leads to the old stack until g.stack is the new one, and both copies hold
- * the same return addresses; g.sched.bp is adjusted before the words that it points to are copied, so it is not used.
- * Signal-safe.
- */
-ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
-
-/* The g of the goroutine that waits for what this thread does on g0's stack, C code most often, and where; 0: none, or not
-   known. In the same way. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
-
-#endif
 
 #define BLOCKED_DEPTH 64u          /* frames that may keep the register */
 #define BLOCKED_SEARCH_WORDS 4096u /* above SP */
@@ -12840,61 +17022,6 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 
 /* ---- core/sampler/modules/go_runtime.c ---- */
 
-/* ---- core/sampler/unwind/pc_cache.h ---- */
-/*
- * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
- * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
- * value and the epoch's seal. A torn or outdated entry does not check and is a miss. All 64 bits of the epoch count: an
- * entry may lie here for as long as the process lives, and what it names is unmapped.
- *
- * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
- * may still use the old epoch and the old table, one that begins later can do neither.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_PC_CACHE_H
-#define ONSTACK_SAMPLER_UNWIND_PC_CACHE_H
-
-#define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
-
-/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check_handler.c). */
-#define ONSTACK_PC_UNPROVEN 1u
-
-typedef struct onstack_pc_entry {
-  uint64_t check;
-  uint64_t value; /* an even address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
-} onstack_pc_entry;
-
-ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
-ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
-
-/* The factors are odd: no two epochs and no two values give the same product. */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(uint64_t epoch) {
-  return epoch * 0xd1b54a32d192ed03u;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value, uint64_t seal) {
-  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
-}
-
-static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
-  return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
-}
-
-/* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc, uint64_t seal) {
-  const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
-  uint64_t value = onstack_load_relaxed(&entry->value);
-  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
-}
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc, uint64_t value,
-                                                                                              uint64_t seal) {
-  onstack_pc_entry *entry = onstack_pc_entry_of(pc);
-  onstack_store_relaxed(&entry->value, value);
-  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, seal));
-}
-
-#endif
-
 #include <errno.h>
 #include <link.h>
 #include <stdlib.h>
@@ -14504,292 +18631,6 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
   munmap((void *)(uintptr_t)table, table->bytes);
 }
 
-/* ---- core/sampler/ring/kept_handler.c ---- */
-
-/* ---- core/sampler/unwind/go_stack.h ---- */
-/* Go's own description of its frames and of its switch to C, read in the handler. */
-#ifndef ONSTACK_SAMPLER_UNWIND_GO_STACK_H
-#define ONSTACK_SAMPLER_UNWIND_GO_STACK_H
-
-typedef struct onstack_go_frame {
-  uint64_t entry; /* of the function */
-  int32_t depth;  /* bytes between SP and the return address at this instruction */
-  bool writes_sp; /* the function changes SP in ways that the table does not tell (runtime/symtab.go, SPWRITE) */
-} onstack_go_frame;
-
-/* What .gopclntab's pcsp table says at `address` in this runtime's text; false if it says nothing. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t address, onstack_go_frame *frame);
-
-/*
- * The stack pointer at which a goroutine waits while it is in C: from what asmcgocall stored at `sp` on g0's stack (the
- * C function's CFA). 0 if that is not a plausible pair of g and depth. Signal-safe.
- *   amd64 (runtime/asm_amd64.s): 0(SP) = depth, 8(SP) = g
- *   arm64 (runtime/asm_arm64.s): 0(RSP) = g, 8(RSP) = depth
- * g.stack is g's first field {lo, hi} (runtime/runtime2.go); without a g, asmcgocall was on g0 already.
- */
-ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
-
-/* The bounds of the stack of the calling thread's g. False: they are not known. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]);
-
-/* Where a goroutine waits: what its g.sched says. */
-typedef struct onstack_go_point {
-  uint64_t pc; /* behind a call, of morestack; 0: the thread has given up its goroutine already */
-  uint64_t sp;
-  uint64_t lr; /* arm64: who called the function that holds pc, which has no frame yet; else 0 */
-} onstack_go_point;
-
-/*
- * Where the goroutine waits whose stack this thread is growing or preempting: inside runtime.newstack, which morestack
- * called on g0. True only if all of this holds: the layout is known, the thread's g is m.g0, m.curg is a goroutine of
- * this m, and its g.sched lies in its stack. The caller makes sure that the scheduler has not been entered since: m.curg
- * may be another goroutine then.
- *
- * While copystack moves the stack, g.sched.sp leads to the old stack until g.stack is the new one, and both copies hold
- * the same return addresses; g.sched.bp is adjusted before the words that it points to are copied, so it is not used.
- * Signal-safe.
- */
-ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
-
-/* The g of the goroutine that waits for what this thread does on g0's stack, C code most often, and where; 0: none, or not
-   known. In the same way. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
-
-#endif
-
-/* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
-#define KEPT_BELOW 64u
-
-/* The red zone of x86-64's ABI: registers that an epilogue has popped lie there, and their rules find them still. */
-#define KEPT_RED_ZONE 128u
-
-/*
- * Bytes of the stack to copy from `low` up. Memory above the end of the thread's stack is another's: the copy would wait there
- * for ever if this very thread had to bring the page (userfaultfd). The end of a fiber's stack is not known.
- */
-static ONSTACK_HANDLER uint64_t kept_native_bytes(uint64_t low) {
-  const uint64_t end = onstack_memory_stack_end(low);
-  return end != 0 && end - low < ONSTACK_KEPT_NATIVE ? (end - low) & ~(uint64_t)15 : ONSTACK_KEPT_NATIVE;
-}
-
-/* As much as can be read without a gap. */
-static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
-  const long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
-  return (onstack_kept_piece){low, got > 0 ? low + (uint64_t)got : low};
-}
-
-/* The goroutine that called the interrupted native code, by the thread's g (sampler/unwind/go_stack.h). */
-static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
-  const uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  onstack_memory memory = {.reader = &onstack_reader_copy, .copy_works = true};
-  onstack_go_point waits;
-  for (uint32_t i = 0; i < runtimes && kept->g == 0; i++) {
-    const uint64_t g = onstack_go_waiting(&memory, &onstack_code.go[i], &waits);
-    if (g == 0 || !onstack_memory_copy_pair(g, kept->g_stack)) continue;
-    const uint64_t low = (waits.sp - KEPT_BELOW) & ~(uint64_t)15, size = kept->g_stack[1] - low;
-    kept->go = kept_copy(low, size < ONSTACK_KEPT_GO ? size : ONSTACK_KEPT_GO, kept->go_bytes);
-    kept->g = g;
-  }
-}
-
-/* Where the stack is one of another kind, what is copied is other memory of the process, which no walk asks for. */
-static ONSTACK_HANDLER void kept_copy_first(onstack_kept *kept) {
-  const uint64_t from = kept->native.high - 16; /* a pair may lie in both pieces */
-  const uint64_t end = onstack_memory_stack_end(kept->native.high) & ~(uint64_t)15;
-  if (end == 0) return;
-  const uint64_t low = end - from > ONSTACK_KEPT_FIRST ? end - ONSTACK_KEPT_FIRST : from;
-  kept->first = kept_copy(low, end - low, kept->first_bytes);
-}
-
-ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
-  for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
-    uint32_t expected = 0;
-    onstack_kept *kept = &pool[i];
-    if (onstack_load_relaxed(&kept->taken) != 0 || !onstack_cas(&kept->taken, &expected, 1u)) continue;
-    kept->registers = *registers;
-    kept->g = 0;
-    kept->go.low = kept->go.high = 0;
-    kept->first.low = kept->first.high = 0;
-    const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
-    kept->native = kept_copy(low, kept_native_bytes(low), kept->native_bytes);
-    if (kept->native.high == kept->native.low) {
-      onstack_kept_release(kept);
-      return 0;
-    }
-    if (kept->native.high - low == ONSTACK_KEPT_NATIVE) kept_copy_first(kept);
-    kept_copy_goroutine(kept);
-    return i + 1;
-  }
-  return 0;
-}
-
-ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
-
-static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
-                                            uint64_t words[2]) {
-  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
-  const uint64_t *from = (const uint64_t *)(const void *)(bytes + (address - piece->low));
-  words[0] = from[0];
-  words[1] = from[1];
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]) {
-  if (kept->g != 0 && address == kept->g) {
-    words[0] = kept->g_stack[0];
-    words[1] = kept->g_stack[1];
-    return true;
-  }
-  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
-         kept_read_piece(&kept->first, kept->first_bytes, address, words) ||
-         kept_read_piece(&kept->go, kept->go_bytes, address, words);
-}
-
-/* ---- core/sampler/ring/ring_handler.c ---- */
-
-#include <time.h>
-
-_Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
-_Static_assert((ONSTACK_MAX_DEPTH * (9 + sizeof(onstack_interpreted_frame)) + 2 * ONSTACK_MAX_LABEL_BYTES +
-                ONSTACK_FRAME_SCRATCH) /
-                           ONSTACK_RING_GRANULE +
-                       2 <
-                   ONSTACK_RING_GAP,
-               "the largest entry, and so a gap, is no more granules than an entry can say");
-
-static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
-  return (onstack_ring_entry *)(void *)(ring->memory + (size_t)(position & ring->mask) * ONSTACK_RING_GRANULE);
-}
-
-static ONSTACK_HANDLER uint32_t ring_granules(uint32_t frames, uint32_t label_bytes) {
-  uint32_t bytes = (uint32_t)sizeof(onstack_ring_entry) + frames * (uint32_t)(sizeof(uint64_t) + 1) + label_bytes;
-  return (bytes + ONSTACK_RING_GRANULE - 1) / ONSTACK_RING_GRANULE;
-}
-
-uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
-  return ring_granules(depth, label_room) * ONSTACK_RING_GRANULE;
-}
-
-/* Another one for each use of the memory. The top bit is set, so that no word of zeroed memory is a mark: positions do
-   not get there. */
-static uint64_t ring_new_key(const onstack_ring *ring) {
-  struct onstack_timespec now = {0, 0};
-  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  uint64_t x = (uint64_t)(uintptr_t)ring ^ ((uint64_t)now.seconds << 32) ^ (uint64_t)now.nanoseconds;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64 */
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return (x ^ (x >> 31)) | (uint64_t)1 << 63;
-}
-
-void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room) {
-  uint32_t granules = 1;
-  while ((size_t)granules * 2 * ONSTACK_RING_GRANULE <= bytes && granules < (1u << 30)) granules *= 2;
-  ring->memory = memory;
-  ring->key = ring_new_key(ring);
-  ring->mask = granules - 1;
-  ring->most = ring->least = ring_granules(depth, label_room);
-  ring->depth = depth;
-  ring->label_room = label_room;
-  ring->tail = 0;
-  ring->head = 0;
-}
-
-void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes) {
-  onstack_store_relaxed(&ring->most, ring_granules(ring->depth, ring->label_room + 7 + bytes));
-}
-
-/* Granules that would lie between `tail` and an entry in one piece. */
-static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail, uint32_t most) {
-  uint64_t left = ring->mask + 1 - (tail & ring->mask);
-  return left < most ? left : 0;
-}
-
-static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
-  onstack_publish(&entry->mark, position ^ ring->key); /* pairs with the observe in onstack_ring_front */
-}
-
-ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position) {
-  const uint32_t most = onstack_load_relaxed(&ring->most); /* the entry says what it was */
-  uint64_t tail = onstack_load_relaxed(&ring->tail), gap;
-  for (;;) {
-    gap = ring_gap(ring, tail, most);
-    uint64_t end = tail + gap + most;
-    int64_t used = (int64_t)(end - onstack_observe(&ring->head)); /* pairs with the publish in onstack_ring_release */
-    if (used > (int64_t)ring->mask + 1) return NULL;
-    /* Lock-free: a failed swap means that another producer has claimed or given back; the number of rounds is bounded by
-       the number of threads in their handlers at this moment. A tail that has gone and come back is as good as before. */
-    if (onstack_cas(&ring->tail, &tail, end)) break;
-  }
-  if (gap > 0) {
-    onstack_ring_entry *skipped = ring_entry_at(ring, tail);
-    skipped->granules = (uint16_t)(gap | ONSTACK_RING_GAP);
-    ring_mark(ring, skipped, tail);
-  }
-  onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
-  entry->capacity = (uint16_t)ring->depth;
-  entry->granules = (uint16_t)most;
-  entry->kept = 0;
-  entry->label_bytes = 0;
-  *position = tail + gap;
-  return entry;
-}
-
-ONSTACK_HANDLER void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry) {
-  const volatile uint8_t *from = onstack_ring_unwound_by(ring, entry);
-  entry->capacity = (uint16_t)entry->frame_count;
-  volatile uint8_t *to = onstack_ring_unwound_by(ring, entry); /* not behind `from`: bytes may be moved in order */
-  if (to == from) return;
-  for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
-}
-
-ONSTACK_HANDLER void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
-                                               uint32_t more) {
-  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes + (more > 0 ? 7 + more : 0));
-  uint64_t end = position + entry->granules;
-  /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
-  if (onstack_cas(&ring->tail, &end, position + needed)) entry->granules = (uint16_t)needed;
-  ring_mark(ring, entry, position);
-}
-
-ONSTACK_HANDLER bool onstack_ring_is_half_full(const onstack_ring *ring) {
-  uint64_t waiting = onstack_load_relaxed(&ring->tail) - onstack_load_relaxed(&ring->head);
-  return waiting > (uint64_t)(ring->mask / 2);
-}
-
-onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
-  for (;;) {
-    uint64_t head = onstack_load_relaxed(&ring->head);
-    onstack_ring_entry *entry = ring_entry_at(ring, head);
-    if (onstack_observe(&entry->mark) != (head ^ ring->key)) return NULL;
-    if (!(entry->granules & ONSTACK_RING_GAP)) return entry;
-    onstack_ring_release(ring, entry);
-  }
-}
-
-onstack_ring_entry *onstack_ring_abandoned(onstack_ring *ring) {
-  if (onstack_ring_front(ring)) return NULL;
-  const uint64_t head = onstack_load_relaxed(&ring->head);
-  return head != onstack_load_relaxed(&ring->tail) ? ring_entry_at(ring, head) : NULL;
-}
-
-uint64_t onstack_ring_filled(const onstack_ring *ring) {
-  const uint64_t head = onstack_load_relaxed(&ring->head);
-  uint64_t at = head;
-  while (at - head <= ring->mask) {
-    const onstack_ring_entry *entry = ring_entry_at(ring, at);
-    if (onstack_observe(&entry->mark) != (at ^ ring->key)) break;
-    at += entry->granules & ~ONSTACK_RING_GAP;
-  }
-  return at;
-}
-
-void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
-  uint64_t head = onstack_load_relaxed(&ring->head);
-  uint64_t granules = entry->granules & ~ONSTACK_RING_GAP;
-  onstack_publish(&ring->head, head + granules); /* pairs with the observe in onstack_ring_claim */
-}
-
 /* ---- core/sampler/session/code_map_update.c ---- */
 
 #include <pthread.h>
@@ -14998,325 +18839,6 @@ void onstack_code_map_after_fork(void) {
   onstack_seqlock_after_fork(&onstack_code.lock);
 }
 
-/* ---- core/sampler/session/record_handler.c ---- */
-/* ---- core/sampler/session/record.h ---- */
-/*
- * How a sample is made, whatever its source: a tick (entry_handler.c), or what is no signal at all, as an allocation in the
- * thread itself, or a wait that another thread has seen. A function for each of the three: they claim, copy and publish by the
- * same steps. onstack_traceback_walk makes no sample: it belongs to no session, and shares the walk alone (walk.h).
- *
- * Who calls has made sure that the slot stays the session's for so long: the handler of a tick by its thread record
- * (slot.h), any other source by onstack_source_enter.
- */
-#ifndef ONSTACK_SAMPLER_SESSION_RECORD_H
-#define ONSTACK_SAMPLER_SESSION_RECORD_H
-
-#include <ucontext.h>
-
-/* What a source has seen. */
-typedef struct onstack_event {
-  onstack_thread *thread; /* the record of the thread whose stack it is; NULL: it has none, so no name, and no bounds */
-  uint32_t tid;           /* of that thread */
-  onstack_kind kind;
-  uint64_t value;       /* in the kind's unit */
-  uint32_t weight;      /* events that it stands for, at least 1 */
-  uint8_t flags;        /* ONSTACK_SAMPLE_*, besides those of the record itself */
-  const uint64_t *name; /* of a thread without a record: 16 bytes, NUL-padded; NULL: not known */
-  const onstack_registers *registers;
-  void *ucontext; /* of a signal; NULL: there is none */
-  bool waited;    /* for a processor, where the slot says states */
-} onstack_event;
-
-/*
- * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
- * counted in slot->lost. Events of the slot's own kind are counted in slot->counters.ticks before, by the source; those of
- * other kinds by the statistics (sampler/api/statistics.c). Signal-safe; on the thread whose stack it is, with every signal
- * blocked, so that nothing nests over a claimed entry. Returns the sample's position in the ring and 1; 0: there is no sample.
- */
-ONSTACK_INTERNAL uint64_t onstack_record(onstack_slot *slot, const onstack_event *event);
-
-/* A stack that was walked before. */
-typedef struct onstack_walked_stack {
-  const uint64_t *frames;
-  const uint8_t *unwound_by; /* as in onstack_walk, with its marks */
-  const char *labels;        /* "key\0value\0..." */
-  uint32_t count, label_bytes;
-  onstack_truncation truncation;
-  uint32_t map_sequence;                  /* of the module map, before the walk (sampler/unwind/rules.h) */
-  const onstack_interpreted *interpreted; /* NULL: no interpreter runs there */
-  bool labels_cut;
-  uint64_t time_ns; /* real time when it was there last; 0: now */
-} onstack_walked_stack;
-
-/* The same without a walk: of the event, `registers` and `ucontext` are not looked at. The stack is no deeper than the ring's
-   entries, and has no more labels than they have room for. Ordinary threads, in a visit (onstack_source_enter). */
-ONSTACK_INTERNAL void onstack_record_walked(onstack_slot *slot, const onstack_event *event,
-                                            const onstack_walked_stack *stack);
-
-/*
- * The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted; `waited` as in an event.
- * The caller has checked the room on the signal stack.
- *
- * Apart from onstack_record, whose event would be 64 bytes in the handler's frame, below the walk: of the 1,024 that are
- * promised the unwinder `rules` leaves 24 (tests/core/test_stack_use.c). Here its parts stay in registers.
- */
-ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                          ucontext_t *context, bool waited);
-
-/* From before a source's call of onstack_record in an ordinary thread until after it. */
-typedef struct onstack_source_visit {
-  onstack_slot *slot;
-  uint32_t tid;  /* of the calling thread, which is inside of the slot's `visits` */
-  uint64_t mask; /* its signal mask of before */
-} onstack_source_visit;
-
-/*
- * Blocks every signal and keeps the session from ending; false: it is over (or not the one that the generation names), and
- * nothing is left to do. For sources that are no signals.
- */
-ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation);
-ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
-
-#endif
-
-#include <signal.h>
-#include <time.h>
-
-/*
- * The signal stack is short: what is needed before or after the walk only is in functions of its own, and the walk is part of
- * both functions that take an event.
- */
-#define RECORD_INLINE inline __attribute__((always_inline)) ONSTACK_HANDLER
-
-static ONSTACK_HANDLER uint64_t record_now_ns(const onstack_slot *slot) {
-  struct onstack_timespec now = {0, 0};
-  /* The vDSO's function takes no lock and touches no errno; it falls back to the system call by itself. */
-  if (!slot->clock_gettime || slot->clock_gettime(CLOCK_MONOTONIC, &now) != 0)
-    onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
-}
-
-static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
-}
-
-/* After a long pause of the consumer, code objects of an interpreter may be gone, and their names with them; and stacks that
-   are kept until it knows a library are few. From a rest it is to come back at once: the process works again. */
-static ONSTACK_HANDLER void record_wake_where_due(onstack_slot *slot, bool passing) {
-  const uint32_t least = passing ? ONSTACK_PAUSE_LONG : ONSTACK_PAUSE_REST;
-  /* The consumer stores its pause, and then looks for samples. Others than these may wait for the next tick. */
-  if (passing) onstack_fence_dekker();
-  const bool soon = onstack_load_relaxed(&slot->pauses) >= least;
-  if (soon || onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
-}
-
-static ONSTACK_HANDLER void record_lose(onstack_sum *lost, uint32_t weight, uint64_t value) {
-  onstack_add_relaxed(&lost->weight, (uint64_t)weight);
-  onstack_add_relaxed(&lost->value, value);
-}
-
-/* The thread's name, and what is known of its stacks. */
-static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_memory *memory, uint64_t name[2]) {
-  if (event->thread) {
-    onstack_thread_snapshot(event->thread, name, memory->ranges);
-  } else {
-    name[0] = event->name ? event->name[0] : 0;
-    name[1] = event->name ? event->name[1] : 0;
-    onstack_walk_forget_ranges(memory);
-  }
-}
-
-static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const onstack_event *event,
-                                                     onstack_ring_entry *entry) {
-  onstack_memory memory;
-  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, event->thread ? &event->thread->bounds : NULL);
-  record_look_up(event, &memory, entry->thread_name);
-  const onstack_walk walk = {event->registers,
-                             event->ucontext,
-                             &memory,
-                             slot->custom,
-                             entry->frames,
-                             slot->ring.depth,
-                             onstack_ring_unwound_by(&slot->ring, entry)};
-  const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
-  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers);
-  if (memory.asked) {
-    onstack_store_relaxed(&slot->bounds_requested, 1u);
-    record_wake_consumer(slot);
-  }
-  return result;
-}
-
-/* "key\0value\0". */
-static const char record_running[] = "state\0running", record_runnable[] = "state\0runnable";
-
-/* Before all others, for which there is room besides. */
-static ONSTACK_HANDLER void record_copy_state(const onstack_slot *slot, const onstack_event *event,
-                                              onstack_ring_entry *entry) {
-  const char *text = event->waited ? record_runnable : record_running;
-  const uint32_t bytes = event->waited ? sizeof(record_runnable) : sizeof(record_running);
-  volatile char *out = onstack_ring_labels(&slot->ring, entry);
-  for (uint32_t i = 0; i < bytes; i++) out[i] = text[i];
-  entry->label_bytes = (uint16_t)bytes;
-}
-
-/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
-static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
-  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry) + entry->label_bytes;
-  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  uint32_t bytes = 0;
-  for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->label_bytes);
-    bytes = result & ~ONSTACK_GO_LABELS_CUT;
-    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-  }
-  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + bytes, slot->label_bytes - bytes);
-  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-  entry->label_bytes = (uint16_t)(entry->label_bytes + bytes + (result & ~ONSTACK_LABELS_CUT));
-}
-
-/* Behind the labels, so that those that the application has given stand. */
-static ONSTACK_HANDLER_APART void record_copy_span(const onstack_slot *slot, onstack_ring_entry *entry) {
-  char labels[ONSTACK_SPAN_BYTES], *out = (char *)onstack_ring_labels(&slot->ring, entry) + entry->label_bytes;
-  const uint32_t bytes = onstack_span_copy(labels);
-  if (bytes > slot->ring.label_room - entry->label_bytes) {
-    entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-    return;
-  }
-  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = labels[i];
-  entry->label_bytes = (uint16_t)(entry->label_bytes + bytes);
-}
-
-/* An entry with all but the stack; NULL: the ring is full, which is counted. */
-static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot, onstack_kind kind, uint32_t tid,
-                                                              uint32_t weight, uint64_t value, uint64_t *position) {
-  onstack_ring_entry *entry = onstack_ring_claim(&slot->ring, position);
-  if (!entry) {
-    record_lose(&slot->lost[kind].ring_full, weight, value);
-    record_wake_consumer(slot);
-    return NULL;
-  }
-  entry->value = value;
-  entry->weight = weight;
-  entry->kind = (uint8_t)kind;
-  entry->tid = (int32_t)tid;
-  entry->flags = 0;
-  /* Before the walk reads any of it; odd: of the one before. */
-  entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
-  /* Last: where this is a system call the thread may end in it, and the consumer reads the rest (onstack_ring_abandoned). */
-  entry->time_ns = record_now_ns(slot);
-  return entry;
-}
-
-/* An interpreter's frames of this thread. Returns the bytes that are used. */
-static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
-                                                              const onstack_registers *registers) {
-  onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
-  if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
-  const onstack_interrupted interrupted = {registers, entry->frames, entry->frame_count,
-                                           entry->truncation == ONSTACK_TRUNCATED_NOT, entry->tid};
-  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, &interrupted, slot->ring.depth, out);
-  if (out->count == 0 && !out->refused) return 0;
-  entry->flags |= ONSTACK_ENTRY_INTERPRETED;
-  return onstack_interpreted_used(out);
-}
-
-static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
-                                       uint64_t position) {
-  const onstack_walk_result result = record_walk(slot, event, entry);
-  entry->frame_count = (uint16_t)result.frame_count;
-  entry->truncation = (uint8_t)result.truncation;
-  onstack_ring_trim(&slot->ring, entry);
-  if (slot->says_states) record_copy_state(slot, event, entry);
-  if (slot->label_bytes > 0) {
-    record_copy_labels(slot, entry);
-    record_copy_span(slot, entry);
-  }
-  /* The entry is claimed and must be handed on; the drain skips it. */
-  if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  const uint32_t interpreted_bytes =
-      slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry, event->registers) : 0;
-  onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
-  record_wake_where_due(slot, interpreted_bytes > 0 || result.truncation == ONSTACK_TRUNCATED_PENDING);
-  return result.frame_count > 0;
-}
-
-ONSTACK_HANDLER_APART uint64_t onstack_record(onstack_slot *slot, const onstack_event *event) {
-  uint64_t position;
-  onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
-  if (!entry) return 0;
-  entry->flags = event->flags;
-  return record_stack(slot, event, entry, position) ? position + 1 : 0;
-}
-
-/* What was copied before, word by word: no libc here. Returns the bytes that are used. */
-static uint32_t record_put_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
-                                       const onstack_interpreted *from) {
-  if (!from || !onstack_ring_has_more(&slot->ring, entry)) return 0;
-  const uint32_t bytes = onstack_interpreted_used(from);
-  const uint64_t *words = (const uint64_t *)(const void *)from;
-  uint64_t *to = onstack_ring_more(&slot->ring, entry);
-  for (uint32_t i = 0; i < bytes / sizeof(*words); i++) to[i] = words[i];
-  entry->flags |= ONSTACK_ENTRY_INTERPRETED;
-  return bytes;
-}
-
-void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const onstack_walked_stack *stack) {
-  uint64_t position;
-  onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
-  if (!entry) return;
-  entry->flags = (uint8_t)(event->flags | (stack->labels_cut ? ONSTACK_SAMPLE_LABELS_CUT : 0));
-  if (stack->time_ns != 0) entry->time_ns = stack->time_ns;
-  entry->thread_name[0] = event->name[0];
-  entry->thread_name[1] = event->name[1];
-  entry->map_sequence = stack->map_sequence;
-  entry->frame_count = (uint16_t)stack->count;
-  entry->truncation = (uint8_t)stack->truncation;
-  for (uint32_t i = 0; i < stack->count; i++) entry->frames[i] = stack->frames[i];
-  for (uint32_t i = 0; i < stack->count; i++) onstack_ring_unwound_by(&slot->ring, entry)[i] = stack->unwound_by[i];
-  onstack_ring_trim(&slot->ring, entry);
-  for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
-  entry->label_bytes = (uint16_t)stack->label_bytes;
-  const uint32_t interpreted_bytes = record_put_interpreted(slot, entry, stack->interpreted);
-  onstack_ring_publish_with(&slot->ring, entry, position, interpreted_bytes);
-  record_wake_where_due(slot, interpreted_bytes > 0);
-}
-
-ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                               ucontext_t *context, bool waited) {
-  onstack_registers registers;
-  uint64_t position;
-  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
-  if (!entry) return;
-  onstack_registers_from(&registers, context);
-  const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};
-  record_stack(slot, &event, entry, position);
-}
-
-ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation) {
-  const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
-  if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
-  visit->slot = slot;
-  /* Refused (seccomp): a signal could nest, and there is no mask to be put back. Such a filter stays, so what is counted of a
-     session that ends here, or begins, is the least of it. */
-  if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) {
-    onstack_add_relaxed(&slot->counters.ticks, (uint64_t)1);
-    onstack_add_relaxed(&slot->counters.unattributed, (uint64_t)1);
-    return false;
-  }
-  /* Before the look at the state; see slot.h. */
-  visit->tid = (uint32_t)onstack_sys_gettid();
-  onstack_inside_enter(&slot->visits, visit->tid);
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
-  onstack_source_leave(visit);
-  return false;
-}
-
-ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
-  onstack_inside_leave(&visit->slot->visits, visit->tid);
-  onstack_sys_sigprocmask(SIG_SETMASK, &visit->mask, NULL);
-}
-
 /* ---- core/sampler/signal/action.c ---- */
 /*
  * The kernel's structures are read and written raw, because libc hides the restorer and rewrites flags: "exactly the
@@ -15331,84 +18853,6 @@ ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
  */
 #ifndef ONSTACK_SAMPLER_SIGNAL_CHANGE_H
 #define ONSTACK_SAMPLER_SIGNAL_CHANGE_H
-
-/* ---- core/sampler/signal/copy.h ---- */
-/*
- * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
- * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
- * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
- * in crossing orders.
- *
- * A copy finds another by the mark before the handler that it meets as the installed action (entry_handler.c), and from
- * then on knows all that the other knows. A copy pins itself before its first start, so what is here is never unmapped.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_COPY_H
-#define ONSTACK_SAMPLER_SIGNAL_COPY_H
-
-#include <signal.h>
-
-#define ONSTACK_COPIES 8u /* others that one copy knows */
-
-/* The mark's last byte is the version of the structures that copies read from each other. Copies of different versions refuse
-   each other, so every change of these structures raises the version, also a new member at the end. */
-#define ONSTACK_COPY_MARK "onstack-handler4"
-#define ONSTACK_COPY_MARK_BYTES 16u
-
-_Static_assert(sizeof(onstack_action) == 1160, "another layout needs another version in ONSTACK_COPY_MARK");
-
-/*
- * What install.c installs, for every signal and session of this copy: a jump to the handler (entry_handler.c), with a
- * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
- */
-#define ONSTACK_TRAMPOLINE_BYTES 64u
-extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
-
-/* What lies before each, read by other copies. */
-typedef struct onstack_handler_head {
-  int64_t copy; /* that copy's onstack_copy, as the distance from here */
-  uint64_t number;
-  uint64_t mark[2];
-} onstack_handler_head;
-
-typedef struct onstack_copy {
-  uint32_t bytes;
-  uint32_t action_bytes;
-  onstack_action *actions; /* one for each signal, `action_bytes` apart */
-  /* If the signal is a tick of this copy: does with it what its handler would, and returns true. Signal-safe. */
-  bool (*take)(int signal, siginfo_t *info, void *context);
-  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
-  void (*trampoline)(int signal, siginfo_t *info, void *context);
-  uint32_t lock; /* of the control side, see onstack_copies_lock */
-  uint32_t reserved;
-  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
-} onstack_copy;
-
-ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
-
-/* What a copy has of one signal. `copy` is any copy, this one too. */
-static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
-  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
-}
-
-/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
-static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
-  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
-}
-
-/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
-static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
-  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
-  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
-  distance /= ONSTACK_TRAMPOLINE_BYTES;
-  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
-}
-
-/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see sampler/signal/action.c. */
-static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
-  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
-}
-
-#endif
 
 #include <string.h>
 
@@ -15920,346 +19364,7 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
   return result;
 }
 
-/* ---- core/sampler/signal/forward_handler.c ---- */
-/* ---- core/sampler/signal/forward.h ---- */
-/* How a foreign signal is passed on to what lies underneath (owners.h). */
-#ifndef ONSTACK_SAMPLER_SIGNAL_FORWARD_H
-#define ONSTACK_SAMPLER_SIGNAL_FORWARD_H
-
-#include <signal.h>
-
-/* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
-ONSTACK_INTERNAL onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
-
-/* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_action_forget_flights(void);
-
-/*
- * Calls an owner's handler as the kernel would have: under the mask that it asked for, and on the interrupted stack where it
- * did not ask for the alternate one. Under a mask of everything. Signal-safe as far as that handler is.
- */
-ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
-                                          void *context);
-
-/* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
-   trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
-ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-#endif
-
-#include <ucontext.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_action onstack_actions[ONSTACK_SIGNALS];
-ONSTACK_INTERNAL_DEFINE onstack_signal_counters onstack_signal_counts[ONSTACK_SIGNALS];
-
-typedef void (*action_info)(int, siginfo_t *, void *);
-
-/* The kernel's mask of the interrupted code: the first 64 bits of uc_sigmask in every libc. */
-static ONSTACK_HANDLER onstack_kernel_sigset action_interrupted_mask(const ucontext_t *context) {
-  return *(const onstack_kernel_sigset *)(const void *)&context->uc_sigmask;
-}
-
-/* The alternate stack that the thread had when the signal came; outside of it: the interrupted stack. */
-static ONSTACK_HANDLER bool action_is_on_alternate(const ucontext_t *context, uint64_t sp) {
-  return sp - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size;
-}
-
-/*
- * Contexts that are being forwarded right now, by any thread. An owner that chains to us brings the same ucontext in
- * again while it is under way, further down the stack, or on the interrupted stack when it was called there. By another
- * trampoline that is the way down. By the same one (an owner that installed itself twice) it goes to the next level,
- * and when there is none it is a circle. Elsewhere on the stack the note is a left-over of an owner that left by
- * siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
- */
-#define ACTION_IN_FLIGHT 64u
-static struct {
-  uint64_t context;
-  uint64_t frame; /* this and the rest are written by the thread whose context it is */
-  uint64_t times; /* four bits for each trampoline: how often the context has come in by it */
-  bool switched;  /* the owner runs on the interrupted stack */
-} action_in_flight[ACTION_IN_FLIGHT];
-
-#define ACTION_TIMES 15u
-static ONSTACK_HANDLER uint64_t action_once(uint32_t trampoline) { return (uint64_t)1 << (4 * trampoline); }
-
-static ONSTACK_HANDLER bool action_is_under_way(uint32_t place, const void *context, uint64_t frame) {
-  if (action_in_flight[place].switched) return !action_is_on_alternate(context, frame);
-  return frame < action_in_flight[place].frame;
-}
-
-static ONSTACK_HANDLER void action_note(uint32_t place, uint64_t frame) {
-  action_in_flight[place].frame = frame;
-  action_in_flight[place].times = 0;
-  action_in_flight[place].switched = false;
-}
-
-/* Where this context is noted, now if it was not; ACTION_IN_FLIGHT: nowhere. */
-static ONSTACK_HANDLER uint32_t action_find_flight(const void *from, uint64_t frame) {
-  const uint64_t context = (uint64_t)(uintptr_t)from;
-  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
-    if (onstack_load_relaxed(&action_in_flight[i].context) != context) continue;
-    if (!action_is_under_way(i, from, frame)) action_note(i, frame);
-    return i;
-  }
-  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
-    uint64_t expected = 0;
-    if (onstack_load_relaxed(&action_in_flight[i].context) != 0 ||
-        !onstack_cas(&action_in_flight[i].context, &expected, context))
-      continue;
-    action_note(i, frame);
-    return i;
-  }
-  return ACTION_IN_FLIGHT;
-}
-
-/* The level that this context goes to now; *first: it has not been here by any trampoline. */
-static ONSTACK_HANDLER uint32_t action_enter_flight(uint32_t place, uint32_t trampoline, bool *first) {
-  *first = true;
-  if (place >= ACTION_IN_FLIGHT) return 0;
-  *first = action_in_flight[place].times == 0;
-  uint32_t level = (uint32_t)(action_in_flight[place].times / action_once(trampoline)) & ACTION_TIMES;
-  if (level < ACTION_TIMES) action_in_flight[place].times += action_once(trampoline);
-  return level;
-}
-
-/* Only the outermost forward of a context takes its note away. */
-static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t trampoline, uint32_t level) {
-  if (place >= ACTION_IN_FLIGHT) return;
-  if (level < ACTION_TIMES) action_in_flight[place].times -= action_once(trampoline);
-  if (action_in_flight[place].times == 0) onstack_publish(&action_in_flight[place].context, (uint64_t)0);
-}
-
-void onstack_action_forget_flights(void) {
-  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++)
-    if (onstack_load_relaxed(&action_in_flight[i].context) != 0)
-      onstack_store_relaxed(&action_in_flight[i].context, (uint64_t)0);
-}
-
-#define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
-
-typedef struct action_delivery {
-  const struct onstack_kernel_sigaction *previous;
-  siginfo_t *info;
-  void *context;
-  int signal;
-} action_delivery;
-
-/*
- * Our handler runs with every signal blocked, so that nothing can nest over a claimed ring entry. An owner that asked
- * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
- * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
- */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER void
-action_deliver(const struct onstack_kernel_sigaction *previous, int signal, siginfo_t *info, void *context) {
-  onstack_kernel_sigset wanted = action_interrupted_mask(context) | previous->mask;
-  if (!(previous->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
-  /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
-  const onstack_kernel_sigset everything = ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
-  bool narrower = (wanted & everything) != everything;
-  onstack_kernel_sigset ours = 0;
-  if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
-  /* A handler without SA_SIGINFO does not look at the other two: so nothing hangs on flags and handler being of one moment
-     where the kernel is writing them. */
-  ((action_info)(uintptr_t)previous->handler)(signal, info, context);
-  if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
-}
-
-/*
- * On the interrupted stack. A signal that comes meanwhile and has SA_ONSTACK must not begin at the top of the alternate
- * stack, where the frames are that we came from, down to `used`: it gets what is left below them, if that is enough for
- * anything, or comes here. Every signal is blocked until that is so, and again before it ends (action_deliver_on): in
- * between, with our stack pointer here, the kernel would take the alternate stack for free.
- */
-static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(const action_delivery *to, uint64_t used) {
-  stack_t whole, rest;
-  onstack_sys_call2(SYS_sigaltstack, 0, (long)&whole);
-  uint64_t left = used - (uint64_t)(uintptr_t)whole.ss_sp;
-  bool ours = !(whole.ss_flags & SS_DISABLE) && left < whole.ss_size;
-  rest = whole;
-  if (left >= ACTION_ALTERNATE_LEAST)
-    rest.ss_size = left;
-  else
-    rest.ss_flags = SS_DISABLE;
-  if (ours && onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0) < 0) {
-    /* It is too little for this process's signal frames (AMX). */
-    rest.ss_flags = SS_DISABLE;
-    onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
-  }
-  action_deliver(to->previous, to->signal, to->info, to->context);
-  if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&whole, 0);
-}
-
-/* Calls action_deliver_here(to, our stack pointer) on the stack that ends at `sp`. */
-void onstack_action_switch_stack(const action_delivery *to, uint64_t sp) __attribute__((visibility("hidden")));
-__asm__(".pushsection .text\n"
-        ".type onstack_action_switch_stack, %function\n"
-        "onstack_action_switch_stack:\n.cfi_startproc\n" ONSTACK_ARCH_CALL_ON_STACK(
-            "action_deliver_here") ".cfi_endproc\n.size onstack_action_switch_stack, . - "
-                                   "onstack_action_switch_stack\n.popsection\n");
-
-static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *previous,
-                                                    int signal, siginfo_t *info, void *context) {
-  const action_delivery to = {previous, info, context, signal};
-  /* A newer owner that chains to us may have left open every signal but its own. */
-  const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
-  onstack_kernel_sigset entered = 0;
-  onstack_sys_sigprocmask(SIG_SETMASK, &every, &entered);
-  onstack_action_switch_stack(&to, stack);
-  onstack_sys_sigprocmask(SIG_SETMASK, &entered, NULL);
-}
-
-/*
- * Without SA_ONSTACK the kernel would have called the owner on the interrupted stack, and it may need more than an
- * alternate stack has: one with room for 128 frames overflows the 8 KiB of a Rust thread. 0: it runs where we are.
- */
-static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *previous, const ucontext_t *context,
-                                                 uint64_t frame) {
-  uint64_t sp = onstack_registers_free_below(context);
-  if (previous->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
-  return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
-}
-
-ONSTACK_HANDLER_APART void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
-                                               void *context) {
-  uint64_t stack = action_stack_for(owner, context, (uint64_t)(uintptr_t)__builtin_frame_address(0));
-  if (stack)
-    action_deliver_on(stack, owner, signal, info, context);
-  else
-    action_deliver(owner, signal, info, context);
-}
-
-static ONSTACK_HANDLER bool action_takes_signals(onstack_previous *previous) {
-  uint32_t fresh = 0;
-  if (!previous || previous->action.handler == (uint64_t)(uintptr_t)SIG_DFL ||
-      previous->action.handler == (uint64_t)(uintptr_t)SIG_IGN)
-    return false;
-  /* SA_RESETHAND: the first signal takes the handler, the rest meet SIG_DFL, which we swallow. */
-  return !(previous->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&previous->spent, &fresh, 1u);
-}
-
-static ONSTACK_HANDLER onstack_previous *action_published(const onstack_action *action, uint32_t trampoline,
-                                                          uint32_t level) {
-  return level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
-}
-
-/*
- * What lies below a trampoline that is being installed, where it replaced something else than was expected: an owner has
- * left, and what it put back tells who comes next; or one has come. The change may end meanwhile: then what is published
- * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
- * signal 48 bytes of a small stack, for what takes two changes between two lines here.
- */
-static ONSTACK_HANDLER_APART onstack_previous *action_replaced(int signal, uint32_t trampoline, uint32_t level,
-                                                               uint32_t changing) {
-  onstack_action *action = &onstack_actions[signal];
-  onstack_previous *replaced = &action->replaced[trampoline];
-  const uint64_t was = onstack_load_relaxed(&replaced->action.handler), expected = onstack_load_relaxed(&action->expected);
-  onstack_fence_observe();
-  if (onstack_load_relaxed(&action->changing) != changing || was == expected)
-    return action_published(action, trampoline, level);
-  const onstack_copy *copy = &onstack_copy_self;
-  for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
-    const uint32_t theirs = onstack_trampoline_at(copy, was);
-    if (theirs < ONSTACK_TRAMPOLINES) return action_published(onstack_copy_action(copy, signal), theirs, level);
-  }
-  if (level == 0) return replaced;
-  /* Set right already, and published, it is a level of its own there. */
-  const onstack_previous *newest = action_published(action, trampoline, 0);
-  return action_published(action, trampoline, newest && newest->action.handler == was ? level : level - 1);
-}
-
-ONSTACK_HANDLER onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
-  const onstack_action *action = &onstack_actions[signal];
-  const uint32_t changing = onstack_observe(&action->changing);
-  if (onstack_action_changes(changing) == trampoline) return action_replaced(signal, trampoline, level, changing);
-  return action_published(action, trampoline, level);
-}
-
-/* To the next level; false: there is none. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
-                                                                              uint32_t trampoline) {
-  onstack_signal_counters *counts = &onstack_signal_counts[signal];
-  const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  bool first;
-  uint32_t place = action_find_flight(context, frame);
-  uint32_t level = action_enter_flight(place, trampoline, &first);
-  onstack_previous *previous = onstack_action_below(signal, trampoline, level);
-  bool takes = action_takes_signals(previous);
-  /* Counted once for each signal. */
-  if (first) onstack_add_relaxed(takes ? &counts->forwarded : &counts->swallowed, (uint64_t)1);
-  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&counts->forwarded_timer, (uint64_t)1);
-  uint64_t stack = takes ? action_stack_for(&previous->action, context, frame) : 0;
-  if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
-  if (stack)
-    action_deliver_on(stack, &previous->action, signal, info, context);
-  else if (takes)
-    action_deliver(&previous->action, signal, info, context);
-  if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
-  action_leave_flight(place, trampoline, level);
-  return previous || first;
-}
-
-/* Another copy's tick? */
-static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context) {
-  const onstack_copy *other;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if (other->take(signal, info, context)) return true;
-  return false;
-}
-
-/* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
-ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
-  if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context)) return;
-  if (!action_pass(signal, info, context, trampoline))
-    onstack_add_relaxed(&onstack_signal_counts[signal].looped, (uint64_t)1);
-}
-
 /* ---- core/sampler/signal/nesting_fit.c ---- */
-/* ---- core/sampler/signal/nesting.h ---- */
-/*
- * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
- * clock) can expire together. The kernel delivers the thread's first. If the handler's mask blocks the signal, the kernel
- * hands the other one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, and
- * gets EINTR.
- *
- * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
- * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
- * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner that
- * is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process:
- * sampler/signal/nesting_fit.c says where they do.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_NESTING_H
-#define ONSTACK_SAMPLER_SIGNAL_NESTING_H
-
-#include <signal.h>
-
-typedef struct onstack_nesting {
-  uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
-  uint32_t watch; /* this process may be one where ours is open */
-  uint32_t open;  /* ours was installed open once: frames of that time may still be under way */
-} onstack_nesting;
-
-ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
-
-/* With `watch`: the first that the handler does. Blocks the signal, and returns the context of the code that was interrupted
-   when the signals of this moment came. NULL: an owner has called the handler, with the signal open; it has gone on and has
-   ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
-ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-/* What the handler does once the signal is blocked and the context known (sampler/source/entry_handler.c). */
-ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-/* ---- whether ours may be installed open (nesting_fit.c). Under the control lock ---- */
-
-/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
-ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
-
-/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
-ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
-
-/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
-ONSTACK_INTERNAL void onstack_nesting_open(void);
-
-#endif
 
 #include <signal.h>
 #include <stdio.h>
@@ -16340,48 +19445,6 @@ bool onstack_nesting_fits(int signal, uint32_t sessions) {
 }
 
 void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
-
-/* ---- core/sampler/signal/nesting_handler.c ---- */
-
-#include <signal.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_nesting onstack_nesting_state;
-
-#define NESTING_FRAMES 16u /* more are not looked through: there are fewer timers of one thread, and it ends */
-
-/*
- * The context of the frame below, if this one interrupted a handler of ours at its first instruction. There the registers
- * are as the kernel has set them: its frame at the stack pointer, and the third argument leads into that very frame. An owner
- * that calls ours like a function, with whatever arguments, has no such frame there.
- */
-static ONSTACK_HANDLER ucontext_t *nesting_below(const ucontext_t *context) {
-  const uint64_t pc = onstack_registers_pc(context);
-  if (onstack_trampoline_at(&onstack_copy_self, pc) >= ONSTACK_TRAMPOLINES) return NULL;
-  return onstack_registers_first_context(context);
-}
-
-/* The kernel has left nothing open but the signal itself; an owner's mask is its own affair. */
-static ONSTACK_HANDLER bool nesting_is_called(onstack_kernel_sigset mask, onstack_kernel_sigset itself) {
-  const onstack_kernel_sigset never = ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP);
-  return !(mask & itself) && (mask | itself | never) != ~(onstack_kernel_sigset)0;
-}
-
-ONSTACK_HANDLER void *onstack_nesting_enter(int signal, siginfo_t *info, void *from, uint32_t trampoline) {
-  ucontext_t *context = from, *below;
-  const uint64_t stack = context->uc_stack.ss_size;
-  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
-  /* Two that write at once may lose the smaller one, until its thread's next tick. */
-  if (stack > 0 && (least == 0 || stack < least)) onstack_store_relaxed(&onstack_nesting_state.least, stack);
-  if (!onstack_load_relaxed(&onstack_nesting_state.open)) return context;
-  const onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
-  onstack_kernel_sigset entered = 0;
-  onstack_sys_sigprocmask(SIG_BLOCK, &set, &entered);
-  for (uint32_t i = 0; i < NESTING_FRAMES && (below = nesting_below(context)); i++) context = below;
-  if (!nesting_is_called(entered, set)) return context;
-  onstack_handler_go_on(signal, info, context, trampoline);
-  onstack_sys_sigprocmask(SIG_SETMASK, &entered, NULL);
-  return NULL;
-}
 
 /* ---- core/sampler/signal/on_top.c ---- */
 
@@ -16543,111 +19606,6 @@ bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
   const uint64_t flags = onstack_actions[signal].ours.flags;
   return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
          on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
-}
-
-/* ---- core/sampler/signal/own_threads_handler.c ---- */
-
-#include <signal.h>
-#include <time.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
-ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_own_cpu_ns;
-
-static int32_t own_expected; /* threads that have not entered yet */
-static uint64_t own_left_ns; /* when the last one left */
-
-static uint64_t own_ns(clockid_t clock) {
-  struct onstack_timespec now = {0, 0};
-  onstack_sys_call2(SYS_clock_gettime, clock, (long)&now);
-  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
-}
-
-void onstack_own_enter(void) {
-  int32_t self = onstack_sys_gettid();
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
-    int32_t expected = 0;
-    if (!onstack_cas(&onstack_own_threads[i].tid, &expected, self)) continue;
-    onstack_own_threads[i].cpu_ns = own_ns(CLOCK_THREAD_CPUTIME_ID);
-    onstack_own_expect(-1);
-    return;
-  }
-}
-
-void onstack_own_expect(int32_t more) { onstack_add_relaxed(&own_expected, more); }
-
-static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
-    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return &onstack_own_threads[i];
-  return NULL;
-}
-
-void onstack_own_account(void) {
-  onstack_own_thread *own = own_find(onstack_sys_gettid());
-  if (!own) return;
-  const uint64_t now = own_ns(CLOCK_THREAD_CPUTIME_ID);
-  onstack_add_relaxed(&onstack_own_cpu_ns, now - own->cpu_ns);
-  own->cpu_ns = now;
-}
-
-void onstack_own_leave(void) {
-  onstack_own_thread *own = own_find(onstack_sys_gettid());
-  onstack_own_account();
-  onstack_store_relaxed(&own_left_ns, own_ns(CLOCK_MONOTONIC));
-  if (own) onstack_publish(&own->tid, 0); /* after the time: who misses it in the count sees when it left */
-}
-
-ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid); }
-
-uint32_t onstack_own_count(void) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_observe(&onstack_own_threads[i].tid) != 0;
-  return count;
-}
-
-uint32_t onstack_own_count_expected(void) { return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected); }
-
-bool onstack_own_changed_since(uint64_t ns) {
-  return onstack_load_relaxed(&own_expected) != 0 || onstack_load_relaxed(&own_left_ns) > ns;
-}
-
-static void own_open(int32_t signal, bool (*is_ours)(int32_t signal)) {
-  onstack_own_thread *own = own_find(onstack_sys_gettid());
-  if (!own || own->open != 0) return;
-  /* Before the look: who takes the handler away says so first and then looks here. */
-  onstack_dekker_store(&own->open, signal);
-  if (!is_ours(signal) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
-    onstack_dekker_store(&own->open, 0);
-    return;
-  }
-  onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
-  onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
-}
-
-static bool own_is_undisputed(int32_t signal) { return onstack_dekker_load(&onstack_actions[signal].undisputed) != 0; }
-
-static bool own_is_stood_in(int32_t signal) {
-  struct onstack_kernel_sigaction now;
-  return onstack_own_stands_in.handler != 0 && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
-         now.handler == onstack_own_stands_in.handler;
-}
-
-void onstack_own_open(int32_t signal) { own_open(signal, own_is_undisputed); }
-
-void onstack_own_open_stood_in(int32_t signal) { own_open(signal, own_is_stood_in); }
-
-void onstack_own_close(void) {
-  onstack_own_thread *own = own_find(onstack_sys_gettid());
-  if (!own || onstack_load_relaxed(&own->open) == 0) return;
-  onstack_kernel_sigset set = ONSTACK_SIGBIT(own->open);
-  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
-  onstack_dekker_store(&own->open, 0);
-}
-
-void onstack_own_after_fork(void) {
-  onstack_store_relaxed(&own_expected, 0);
-  onstack_store_relaxed(&onstack_own_cpu_ns, (uint64_t)0); /* the process's clock begins at 0 as well */
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
 }
 
 /* ---- core/sampler/signal/own_threads_wait.c ---- */
@@ -16955,72 +19913,6 @@ void onstack_action_after_fork(void) {
     restore_finish_change(signal, &onstack_action_owners[signal]);
     restore_after_fork(signal, &onstack_action_owners[signal]);
   }
-}
-
-/* ---- core/sampler/source/arm_handler.c ---- */
-
-#include <errno.h>
-#include <time.h>
-
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_refused;
-
-/* splitmix64 over what differs between calls. */
-ONSTACK_HANDLER uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
-                                            uint64_t period_ns) {
-  struct onstack_timespec now = {0, 0};
-  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ generation;
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  x ^= x >> 31;
-  return x % period_ns + 1;
-}
-
-static ONSTACK_HANDLER bool arm_take_quota(void) {
-  if (onstack_add_relaxed(&onstack_timers_held, 1u) < onstack_load_relaxed(&onstack_timers_allowed)) return true;
-  onstack_sub_relaxed(&onstack_timers_held, 1u);
-  return false;
-}
-
-static ONSTACK_HANDLER int arm_create(const onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock) {
-  if (!arm_take_quota()) return -EAGAIN;
-  const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
-  const int result = onstack_timer_create(&record->timer, clock, slot->signal, tid, cookie);
-  if (result < 0) onstack_sub_relaxed(&onstack_timers_held, 1u);
-  return result;
-}
-
-ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock) {
-  onstack_timer *timer = &record->timer;
-  int32_t id;
-  onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
-  onstack_timer_reset(timer);
-  int result = arm_create(slot, record, tid, clock);
-  if (result < 0) {
-    /* EINVAL: the thread has ended since the scan met it. */
-    if (result != -EINVAL) {
-      onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
-      onstack_store_relaxed(&onstack_timers_refused, 1u);
-    }
-    onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
-    return;
-  }
-  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
-  if (onstack_timer_set(timer, clock, first_ns, slot->period_ns) < 0) {
-    /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. */
-    onstack_timer_reset(timer);
-    if (onstack_timer_take(timer, ONSTACK_TIMER_REFUSED, &id)) onstack_arm_remove(id);
-    return;
-  }
-  onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
-}
-
-ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
-  onstack_timer_delete(id);
-  onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
 /* ---- core/sampler/source/clock.c ---- */
@@ -18517,331 +21409,6 @@ onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32
                                draw_round(random, (double)size / chance)};
 }
 
-/* ---- core/sampler/source/entry_handler.c ---- */
-/*
- * The signal handler: recognizes a tick and has it recorded (record.h), or passes the signal on.
- *
- * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
- * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
- */
-/* ---- core/sampler/ring/room.h ---- */
-#ifndef ONSTACK_SAMPLER_RING_ROOM_H
-#define ONSTACK_SAMPLER_RING_ROOM_H
-
-#include <ucontext.h>
-
-/*
- * Whether the stack that the handler runs on has so many bytes left. On an alternate stack the room is known: the kernel's
- * frame holds the stack's bounds. On a thread without one we run on the interrupted stack, whose end nobody tells us; the
- * kernel has just written its own frame of several KiB there. Signal-safe.
- */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_has_room(const ucontext_t *context,
-                                                                                           uint32_t bytes) {
-  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  const uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
-  const uint64_t size = context->uc_stack.ss_size;
-  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
-  return here - low >= bytes;
-}
-
-#endif
-
-/* ---- core/sampler/source/runnable.h ---- */
-/*
- * The time for which threads have waited for a processor, as long as no sample tells of it: where a clock measures that
- * (slot->runnable_ns), a thread's own next tick takes it, and else the looking thread (sampler/source/wall_account.c).
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_RUNNABLE_H
-#define ONSTACK_SAMPLER_SOURCE_RUNNABLE_H
-
-#include <ucontext.h>
-
-/* Takes `ns` of a thread's (by its record's index) for a sample; false: there is not so much. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns);
-
-/* Records that of the calling thread, if it comes to a period: it has waited at one place or another of those where it runs.
-   As onstack_record_tick. */
-ONSTACK_INTERNAL void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
-
-#endif
-
-#include <sys/prctl.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
-
-/*
- * Ours is a POSIX timer, or sent as if it were one (hand_on.c, clock_ticker.c), whose value lies in our thread
- * region. Somebody who sends our cookie by sigqueue has si_code
- * SI_QUEUE; another copy of this library has a region of its own.
- */
-static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info) {
-  if (info->si_code != SI_TIMER) return (onstack_thread_tick){NULL, 0, 0};
-  return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
-}
-
-static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucontext_t *context) {
-  return onstack_has_room(context, slot->stack_bytes);
-}
-
-/* Counts ticks; what one sample may not stand for goes to `unattributed`. Returns the weight. */
-static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t ticks) {
-  /* More than 250 ms of overruns in one sample was a thread that blocked the signal or a clock that jumped: it says
-     nothing about the stack of this instant. */
-  uint32_t weight = ticks > slot->weight_max ? slot->weight_max : (uint32_t)ticks;
-  onstack_add_relaxed(&slot->counters.ticks, ticks);
-  if (ticks > weight) {
-    onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
-    /* They do not wait any more; without this new threads would weigh nothing until the next look. */
-    const uint64_t waiting = onstack_load_relaxed(&slot->counters.waiting);
-    onstack_store_relaxed(&slot->counters.waiting, waiting > ticks ? waiting - ticks : 0);
-  }
-  return weight;
-}
-
-/* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
-   at a time: the signal is queued again after its handler has begun. */
-static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
-  onstack_add_relaxed(&record->timer.ticks, (uint32_t)onstack_ticks_of(info));
-}
-
-/* What a thread had used when a scan found it comes with its first tick, as far as nobody else has had it
-   (entry_unaccounted). */
-static ONSTACK_HANDLER_APART uint64_t entry_take_before(const onstack_slot *slot, onstack_timer *timer) {
-  const uint64_t before = onstack_load_relaxed(&timer->before), unaccounted = onstack_process_unaccounted(slot);
-  onstack_store_relaxed(&timer->before, (uint16_t)0);
-  return unaccounted == UINT64_MAX ? 0 : unaccounted < before ? unaccounted : before;
-}
-
-static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
-                                              ucontext_t *context) {
-  onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
-  entry_count_own(record, info);
-  if (!entry_has_room(slot, context)) { /* none for what follows either */
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, onstack_ticks_of(info)));
-    return;
-  }
-  const uint64_t before = onstack_load_relaxed(&record->timer.before) ? entry_take_before(slot, &record->timer) : 0;
-  const uint32_t weight = entry_count_ticks(slot, onstack_ticks_of(info) + before);
-  onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
-  if (slot->runnable_ns)
-    onstack_runnable_record(slot, record, context); /* first: the last call leaves the stack to the other */
-  onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context, false);
-}
-
-/* A thread that has no record yet gets one, with its name and its timer. NULL when its buckets are full. */
-static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uint32_t tid) {
-  uint64_t name[2] = {0, 0};
-  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
-  if (!record) return NULL;
-  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
-  onstack_seqlock_write_begin(&record->lock);
-  onstack_store_relaxed(&record->name[0], name[0]);
-  onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_seqlock_write_end(&record->lock);
-  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
-  return record;
-}
-
-/*
- * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
- * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
- * those that this tick brings, `brings_ns`: what the process has used since its last tick, of one kernel tick at most.
- *
- * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
- * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
- * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. Unaccounted is also what
- * the timers of threads that have ended did not come to tell (after their last kernel tick), and what threads used that no
- * tick has met. So the sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
- *
- * Two handlers that ask at the same time may both take the same tick; the next pays.
- */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
-                                                                                        uint64_t brings_ns,
-                                                                                        uint64_t age_ns) {
-  const uint64_t brings = (brings_ns + slot->period_ns - 1) / slot->period_ns;
-  const uint64_t most = brings + age_ns / slot->period_ns;
-  const uint64_t unaccounted = onstack_process_unaccounted(slot);
-  if (unaccounted == UINT64_MAX) return brings;
-  return unaccounted < most ? unaccounted : most;
-}
-
-/* A session's process clock has met a thread. Counts that, and finds its record (NULL: it has none), and whether that has a
-   timer. False: the thread is one of ours, and nothing is due. */
-static ONSTACK_HANDLER bool entry_is_met(onstack_slot *slot, uint32_t tid, onstack_thread **record, bool *armed) {
-  onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
-  *record = onstack_thread_find(&slot->threads, tid);
-  *armed = *record && onstack_timer_state_of(&(*record)->timer) == ONSTACK_TIMER_ARMED;
-  return *record || slot->own_threads || !onstack_own_is((int32_t)tid);
-}
-
-/* Where its stack has no room for the session's sample, none for reading clocks either. What was handed on a scan takes later,
-   and then all of its time. */
-static ONSTACK_HANDLER void entry_meet_without_room(onstack_slot *slot, uint32_t tid, const siginfo_t *info) {
-  onstack_thread *record;
-  bool armed;
-  if (onstack_process_is_handed_on(info)) return;
-  if (!entry_is_met(slot, tid, &record, &armed) || armed) return;
-  onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, 1));
-}
-
-/* The session looks at the thread, and gives it a timer if it has none. True: it had none. */
-static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_t brings_ns, ucontext_t *context) {
-  onstack_thread *record;
-  bool armed;
-  if (!entry_is_met(slot, tid, &record, &armed)) return false;
-  if (armed && !onstack_process_revive(slot, record, tid)) return false;
-  uint64_t age_ns = 0;
-  if (!record && !onstack_dekker_load(&slot->scanning)) {
-    record = entry_adopt(slot, tid);
-    if (record)
-      onstack_timer_read_clock(onstack_timer_cpu_clock(tid),
-                               &age_ns); /* without one it will be new at its next meeting, too */
-  }
-  uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, brings_ns, age_ns));
-  if (weight == 0) return true;
-  /* With all buckets of this id full the process record lends its (empty) name and bounds. */
-  if (!record) record = slot->threads.process;
-  onstack_record_tick(slot, record, tid, weight, context, false);
-  return true;
-}
-
-/* Inside of the clock. */
-static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  uint64_t brings_ns = 0; /* until a session has room */
-  bool found = false;
-  if (!onstack_process_is_handed_on(info)) entry_count_own(clock->record, info);
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_slot *slot = &onstack_slots[i];
-    if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
-    /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
-       above, with another clock. */
-    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
-        onstack_load_relaxed(&slot->process_clock) == clock) {
-      if (!entry_has_room(slot, context)) {
-        entry_meet_without_room(slot, tid, info);
-      } else {
-        if (brings_ns == 0) brings_ns = onstack_process_brings(clock, info);
-        found |= entry_meet(slot, tid, brings_ns, context);
-      }
-    }
-  }
-  /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
-  if (brings_ns > 0) onstack_process_met(clock, info, found);
-}
-
-static ONSTACK_HANDLER bool entry_is_of(uint32_t generation, onstack_thread_tick tick) {
-  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0;
-}
-
-static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
-  return entry_is_of(generation, tick) && onstack_timer_ticks_as(&tick.record->timer, info->si_timerid);
-}
-
-/* True if it was a tick of a session that runs, or has not counted its last ones yet. */
-static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_thread_tick tick, const siginfo_t *info,
-                                               ucontext_t *context) {
-  const uint32_t state = onstack_dekker_load(&slot->state);
-  if (!entry_is_current(slot->generation, tick, info)) return false;
-  if (state == ONSTACK_SLOT_RUNNING) {
-    entry_thread_tick(slot, tick.record, info, context);
-  } else if (state == ONSTACK_SLOT_STOPPING) {
-    const uint64_t ticks = onstack_ticks_of(info);
-    onstack_add_relaxed(&slot->counters.ticks, ticks);
-    onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
-    entry_count_own(tick.record, info);
-  } else {
-    return false;
-  }
-  return true;
-}
-
-static ONSTACK_HANDLER void entry_count_late(int signal, bool taken) {
-  if (!taken) onstack_add_relaxed(&onstack_signal_counts[signal].late, (uint64_t)1);
-}
-
-/* These two by value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. Each is inside
-   before it looks at the state; see slot.h. */
-static ONSTACK_HANDLER_APART void entry_thread_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
-                                                     ucontext_t *context) {
-  onstack_dekker_add(&tick.record->busy, 1u);
-  entry_count_late(signal, entry_session_tick(&onstack_slots[tick.slot], tick, info, context));
-  onstack_dekker_sub(&tick.record->busy, 1u);
-}
-
-static ONSTACK_HANDLER_APART void entry_process_timer(onstack_thread_tick tick, int signal, const siginfo_t *info,
-                                                      ucontext_t *context) {
-  onstack_process_clock *clock = &onstack_slots[tick.slot - ONSTACK_MAX_SESSIONS].own_process_clock;
-  onstack_inside_enter(&clock->inside,
-                       (uint32_t)onstack_sys_gettid()); /* asked again later: that takes no room on the stack */
-  const uint32_t generation = onstack_dekker_load(&clock->generation); /* against its end */
-  const bool handed_on = onstack_process_is_handed_on(info);
-  const bool taken = handed_on ? entry_is_of(generation, tick) : entry_is_current(generation, tick, info);
-  entry_count_late(signal, taken);
-  if (taken) entry_process_tick(clock, info, context);
-  onstack_inside_leave(&clock->inside, (uint32_t)onstack_sys_gettid());
-}
-
-static ONSTACK_HANDLER void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
-  if (tick.slot < ONSTACK_MAX_SESSIONS)
-    entry_thread_timer(tick, signal, info, context);
-  else
-    entry_process_timer(tick, signal, info, context);
-}
-
-/*
- * In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
- * build) or hidden. A trampoline keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the
- * kernel; its number goes in the register of a fourth argument, which no caller of a signal handler expects to keep.
- */
-#ifdef ONSTACK_SINGLE_FILE
-#define ENTRY_SCOPE(name) ""
-#else
-#define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
-#endif
-/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. The assembler repeats
-   them: written out, they are a longer string than C promises to take. */
-__asm__(".pushsection .text\n"
-        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
-        ".balign 64\n.quad onstack_copy_self - .\n.quad \\number\n.ascii \"" ONSTACK_COPY_MARK "\"\n"
-        ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
-        ".cfi_startproc\n" ONSTACK_ARCH_ENTRY_JUMP ".cfi_endproc\n"
-        ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
-        ".endr\n" ENTRY_SCOPE(
-            "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
-
-/* A tick of this copy that came in through another one's handler. */
-static ONSTACK_HANDLER bool entry_take(int signal, siginfo_t *info, void *context) {
-  const onstack_thread_tick tick = entry_recognize(info);
-  if (!tick.record) return false;
-  entry_tick_of(tick, signal, info, context);
-  return true;
-}
-
-ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
-    .bytes = sizeof(onstack_copy),
-    .action_bytes = sizeof(onstack_action),
-    .actions = onstack_actions,
-    .take = entry_take,
-    .trampoline = onstack_handler_trampoline,
-};
-
-ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
-  const onstack_thread_tick tick = entry_recognize(info);
-  if (tick.record)
-    entry_tick_of(tick, signal, info, context);
-  else
-    onstack_action_forward(signal, info, context, trampoline);
-}
-
-/* Where the trampolines lead; `trampoline` is the one that the signal came in by. */
-ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
-                                                                 uint32_t trampoline) {
-  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, info, context, trampoline);
-  if (context) onstack_handler_go_on(signal, info, context, trampoline);
-}
-
 /* ---- core/sampler/source/hand_on.c ---- */
 
 #include <time.h>
@@ -19278,234 +21845,6 @@ bool onstack_look_works(void) {
   static bool works; /* a child of fork keeps it: there nothing waits */
   if (!works) works = look_test_run();
   return works;
-}
-
-/* ---- core/sampler/source/process_tick_handler.c ---- */
-
-#include <time.h>
-
-/* How often a process tick may meet a thread between two of its own ticks before we doubt its timer: to look at it costs
-   less than a process tick. */
-#define PROCESS_DOUBT 4u
-
-/* See process_search. */
-#define PROCESS_LOOKS_MOST 16u
-#define PROCESS_RESTS_MOST 3u
-
-ONSTACK_HANDLER bool onstack_process_read(const onstack_slot *slot, uint64_t *ns) {
-  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, ns)) return false;
-  if (!slot->own_threads) *ns -= onstack_load_relaxed(&onstack_own_cpu_ns);
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_process_used(const onstack_slot *slot, uint64_t *ns) {
-  uint64_t now_ns;
-  if (slot->process_start_ns == 0 || !onstack_process_read(slot, &now_ns)) return false;
-  /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
-  const int64_t used_ns = (int64_t)(now_ns - slot->process_start_ns);
-  *ns = used_ns > 0 ? (uint64_t)used_ns : 0;
-  return true;
-}
-
-ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
-  const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks) + onstack_load_relaxed(&slot->counters.waiting);
-  uint64_t cpu_ns;
-  if (!onstack_process_used(slot, &cpu_ns)) return UINT64_MAX;
-  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period_ns - accounted);
-  return unaccounted > 0 ? (uint64_t)unaccounted : 0;
-}
-
-ONSTACK_HANDLER uint64_t onstack_process_brings(onstack_process_clock *clock, const siginfo_t *info) {
-  if (onstack_process_is_handed_on(info)) return onstack_load_relaxed(&clock->handed_ns);
-  const uint64_t expired_ns = onstack_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
-  const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
-  uint64_t now_ns;
-  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return expired_ns;
-  const int64_t since_ns = (int64_t)(now_ns - onstack_load_relaxed(&clock->met_ns));
-  onstack_store_relaxed(&clock->met_ns, now_ns);
-  const uint64_t used_ns = since_ns <= 0 ? 0 : (uint64_t)since_ns < spread_ns ? (uint64_t)since_ns : spread_ns;
-  return used_ns > expired_ns ? used_ns : expired_ns;
-}
-
-ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_timer *timer = &record->timer;
-  uint64_t left_ns;
-  int32_t id;
-  if (onstack_add_relaxed(&timer->meetings, (uint8_t)1) + 1u < PROCESS_DOUBT) return false;
-  onstack_store_relaxed(&timer->meetings, (uint8_t)0);
-  /* An armed timer of a living thread always has time left; one whose thread is gone reads zero. */
-  if (onstack_timer_left(timer, &left_ns) < 0 || left_ns != 0) return false;
-  if (!onstack_timer_take(timer, ONSTACK_TIMER_ARMING, &id)) return false;
-  onstack_arm_remove(id);
-  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
-  return true;
-}
-
-/* What is due by the leader's ticks and our own threads: `expires_ns` moves along with it. */
-static ONSTACK_HANDLER uint64_t process_accounted(const onstack_process_clock *clock, const onstack_slot *leader) {
-  const uint64_t own_ns = leader->own_threads ? 0 : onstack_load_relaxed(&onstack_own_cpu_ns);
-  return onstack_load_relaxed(&leader->counters.ticks) * clock->period_ns + own_ns;
-}
-
-static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *clock, uint64_t most) {
-  return onstack_arm_random(clock->record, 0, clock->generation, most);
-}
-
-/* For timers that threads of a session were refused: it ticks each period, for the leader's ticks say nothing of those. */
-static ONSTACK_HANDLER bool process_stands_in(const onstack_process_clock *clock) {
-  if (!onstack_load_relaxed(&onstack_timers_refused)) return false; /* eight cache lines less */
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    const onstack_slot *slot = &onstack_slots[i];
-    if (onstack_load_relaxed(&slot->process_clock) == clock && onstack_load_relaxed(&slot->counters.threads_unarmed) > 0)
-      return true;
-  }
-  return false;
-}
-
-/* A handler never waits: one that finds another one setting the clock leaves it to that. */
-static ONSTACK_HANDLER bool process_hold(onstack_process_clock *clock) {
-  uint32_t expected = 0;
-  return onstack_cas(&clock->setting, &expected, 1u);
-}
-
-static ONSTACK_HANDLER void process_let_go(onstack_process_clock *clock) { onstack_publish(&clock->setting, 0u); }
-
-/* From which tick of the leader on putting it off is worth two system calls: when a step and a half are left. */
-static ONSTACK_HANDLER void process_look(onstack_process_clock *clock, const onstack_slot *leader, uint64_t left_ns) {
-  const uint64_t enough_ns = clock->step_ns + clock->step_ns / 2;
-  const uint64_t ticks = left_ns > enough_ns ? (left_ns - enough_ns) / clock->period_ns : 0;
-  onstack_store_relaxed(&clock->look_at, onstack_load_relaxed(&leader->counters.ticks) + (ticks > 0 ? ticks : 1));
-}
-
-static ONSTACK_HANDLER int process_set(onstack_process_clock *clock, uint64_t at_ns, uint64_t *left_ns) {
-  clock->expires_ns = at_ns;
-  return onstack_timer_set_at(&clock->record->timer, at_ns, clock->period_ns, !clock->uncounted, left_ns);
-}
-
-/* The next tick comes when the process has used `after_ns`; `still`: whatever ticks meanwhile. Held. */
-static ONSTACK_HANDLER int process_set_after(onstack_process_clock *clock, const onstack_slot *leader, uint64_t after_ns,
-                                             bool still) {
-  uint64_t now_ns;
-  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return -1;
-  clock->uncounted = false;
-  const int result = process_set(clock, now_ns + after_ns, NULL);
-  clock->unticked_ns = clock->expires_ns - process_accounted(clock, leader);
-  process_look(clock, leader, after_ns);
-  if (still) onstack_store_relaxed(&clock->look_at, UINT64_MAX);
-  return result;
-}
-
-int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader) {
-  clock->looks = clock->rests = 0;
-  clock->looks_most = 1;
-  onstack_store_relaxed(&clock->period_ns, leader->period_ns); /* handlers read it */
-  clock->blind = process_set_after(clock, leader, 2 * clock->step_ns, false) != 0;
-  if (!clock->blind) return 0;
-  /* A filter lets nobody read the clock: it ticks each period. */
-  onstack_store_relaxed(&clock->look_at, UINT64_MAX);
-  onstack_timer_reset(&clock->record->timer);
-  return onstack_timer_set(&clock->record->timer, CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->period_ns);
-}
-
-/*
- * A tick has met a thread that has a timer. Either another one works that has none, or nobody is missing: the ticks of
- * threads are late by what the kernel's tick and the wait for a processor take, and that adds up and changes. So it comes again
- * soon for some times, longer each time that this was in vain, and then not before more is unaccounted for than now: what is
- * late does not grow, what is missing does.
- *
- * It goes to the thread that crosses its instant, and all processors look at the same moment, one after the other, each with
- * what its own thread has used: an instant that is not spread over all that work leaves some out.
- */
-static ONSTACK_HANDLER void process_search(onstack_process_clock *clock, const onstack_slot *leader) {
-  if (++clock->looks <= clock->looks_most) {
-    process_set_after(clock, leader, process_random(clock, clock->spread_ns), true);
-    return;
-  }
-  clock->looks = 0;
-  if (clock->rests < PROCESS_RESTS_MOST) clock->rests++;
-  process_set_after(clock, leader, (clock->step_ns << clock->rests) + process_random(clock, clock->step_ns), false);
-  if (clock->looks_most < PROCESS_LOOKS_MOST) clock->looks_most *= 4;
-}
-
-/* While ticks are unaccounted for the search goes on; else it comes again by itself, in a period of what is unaccounted for. */
-static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const onstack_slot *leader, uint64_t expiries) {
-  clock->looks = clock->rests = 0;
-  if (onstack_process_unaccounted(leader) > 0) {
-    process_set_after(clock, leader, process_random(clock, clock->spread_ns), true);
-    return;
-  }
-  clock->expires_ns += expiries * clock->period_ns;
-  clock->unticked_ns = clock->expires_ns - process_accounted(clock, leader);
-  process_look(clock, leader, clock->period_ns);
-}
-
-ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, const siginfo_t *info, bool found) {
-  if (onstack_process_is_handed_on(info)) return;
-  const onstack_slot *leader = onstack_dekker_load(&clock->leader);
-  if (!leader || clock->blind || process_stands_in(clock) || !process_hold(clock)) return;
-  if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
-    if (found)
-      process_found(clock, leader, onstack_ticks_of(info));
-    else
-      process_search(clock, leader);
-  }
-  process_let_go(clock);
-}
-
-/* When the clock has expired already, its tick is on its way, and says when the next one comes. */
-static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const onstack_slot *leader) {
-  uint64_t now_ns, left_ns;
-  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns) || now_ns >= clock->expires_ns) return;
-  const uint64_t before_ns = clock->expires_ns, most_ns = now_ns + (clock->step_ns << PROCESS_RESTS_MOST) + clock->step_ns;
-  uint64_t at_ns = clock->unticked_ns + process_accounted(clock, leader);
-  if ((int64_t)(at_ns - most_ns) > 0) { /* a thread has had the signal blocked, and all its ticks come at once */
-    at_ns = most_ns;
-    clock->unticked_ns = at_ns - process_accounted(clock, leader);
-  }
-  if ((int64_t)(at_ns - before_ns) >= (int64_t)(clock->period_ns / 2) && process_set(clock, at_ns, &left_ns) == 0 &&
-      left_ns > before_ns - now_ns) {
-    clock->uncounted = true;
-    onstack_timer_due_from(&clock->record->timer, before_ns);
-  }
-  process_look(clock, leader, clock->expires_ns - now_ns);
-}
-
-ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
-  /* Before the looks: stop changes both and then waits for us. */
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_inside_enter(&clock->inside, tid);
-  if (process_stands_in(clock))
-    onstack_store_relaxed(&clock->look_at, UINT64_MAX);
-  else if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
-           onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {
-    process_put_off(clock, slot);
-    process_let_go(clock);
-  }
-  onstack_inside_leave(&clock->inside, tid);
-}
-
-/* ---- core/sampler/source/runnable_handler.c ---- */
-
-ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns) {
-  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
-  while (held_ns >= ns)
-    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
-  return false;
-}
-
-static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
-  const uint64_t index = (uint64_t)(thread - slot->threads.records);
-  if (index >= ONSTACK_THREAD_RECORDS) return 0;
-  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
-  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period_ns)) return 0;
-  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
-}
-
-ONSTACK_HANDLER_APART void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
-  const uint32_t weight = runnable_periods(slot, thread);
-  if (weight == 0) return;
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
-  onstack_record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 /* ---- core/sampler/source/threads.c ---- */
@@ -20714,1051 +23053,6 @@ bool onstack_task_list_is_foreign(void) {
   return task_id(path + last) != (uint32_t)onstack_sys_gettid();
 }
 
-/* ---- core/sampler/threads/thread_table_handler.c ---- */
-
-_Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
-
-/* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
-   record a slot, the thread ids, and the notes. */
-typedef struct thread_region {
-  onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
-  onstack_thread clocks[ONSTACK_MAX_SESSIONS];
-  onstack_thread process[ONSTACK_MAX_SESSIONS];
-  uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
-  onstack_thread_note notes[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
-} thread_region;
-
-static thread_region *thread_region_base; /* written once before the first handler is installed */
-
-void onstack_thread_region_set(void *memory) { onstack_publish(&thread_region_base, (thread_region *)memory); }
-
-size_t onstack_thread_region_bytes(void) { return sizeof(thread_region); }
-
-void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
-  table->records = thread_region_base->records[slot];
-  table->process = &thread_region_base->process[slot];
-  table->tids = thread_region_base->tids[slot];
-  table->notes = thread_region_base->notes[slot];
-}
-
-onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
-
-ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
-  const thread_region *region = onstack_observe(&thread_region_base);
-  const uint64_t records = (uint64_t)ONSTACK_MAX_SESSIONS * ONSTACK_THREAD_RECORDS;
-  onstack_thread_tick tick = {NULL, 0, 0};
-  if (!region) return tick;
-  uint64_t offset = value - (uint64_t)(uintptr_t)region; /* wraps to a huge number below the region */
-  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return tick;
-  uint64_t index = offset / sizeof(onstack_thread);
-  tick.record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
-  tick.generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
-  tick.slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : ONSTACK_MAX_SESSIONS + (index - records));
-  return tick;
-}
-
-ONSTACK_HANDLER void onstack_inside_enter(onstack_inside *inside, uint32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
-    uint32_t none = 0;
-    if (onstack_load_relaxed(&inside->tids[i]) == 0 && onstack_dekker_cas(&inside->tids[i], &none, tid)) return;
-  }
-  onstack_dekker_add(&inside->more, 1u);
-}
-
-ONSTACK_HANDLER bool onstack_inside_take_out(onstack_inside *inside, uint32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_INSIDE; i++) {
-    uint32_t has = tid;
-    if (onstack_load_relaxed(&inside->tids[i]) == tid) return onstack_dekker_cas(&inside->tids[i], &has, 0u);
-  }
-  return false;
-}
-
-ONSTACK_HANDLER void onstack_inside_leave(onstack_inside *inside, uint32_t tid) {
-  if (!onstack_inside_take_out(inside, tid)) onstack_dekker_sub(&inside->more, 1u);
-}
-
-static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
-  /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
-     short-lived threads use the same few pages again. */
-  return tid / ONSTACK_THREAD_BUCKET % (ONSTACK_THREAD_RECORDS / ONSTACK_THREAD_BUCKET) * ONSTACK_THREAD_BUCKET;
-}
-
-ONSTACK_HANDLER onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid) {
-  uint32_t home = thread_home(tid);
-  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
-    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
-    if (onstack_observe(&table->tids[index]) == tid) return &table->records[index];
-  }
-  return NULL;
-}
-
-ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid) {
-  uint32_t home = thread_home(tid);
-  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
-    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
-    uint32_t expected = 0;
-    if (onstack_load_relaxed(&table->tids[index]) != 0) continue;
-    if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
-    onstack_thread *record = &table->records[index];
-    onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
-    onstack_timer_reset(&record->timer);
-    return record;
-  }
-  return NULL;
-}
-
-void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
-  onstack_seqlock_write_begin(&record->lock);
-  for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], (uint64_t)0);
-  onstack_stack_bounds_clear(&record->bounds);
-  onstack_thread_note_of(table, record)->looked = 0;
-  onstack_store_relaxed(&onstack_thread_note_of(table, record)->waiting, 0u);
-  onstack_seqlock_write_end(&record->lock);
-  onstack_publish(&table->tids[record - table->records], 0u);
-}
-
-onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table, const onstack_thread *record) {
-  return &table->notes[record - table->records];
-}
-
-ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record) {
-  if (record == table->process) return 0;
-  return onstack_load_relaxed(&table->tids[record - table->records]);
-}
-
-ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
-                                             onstack_stack_range ranges[ONSTACK_STACK_RANGES]) {
-  const uint32_t begun = onstack_seqlock_begin(&record->lock);
-  for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
-    ranges[i].low = onstack_load_relaxed(&record->bounds.ranges[i].low);
-    ranges[i].high = onstack_load_relaxed(&record->bounds.ranges[i].high);
-  }
-  if (onstack_seqlock_held(&record->lock, begun)) return true;
-  for (uint32_t i = 0; i < 2; i++) name[i] = 0;
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) ranges[i].low = ranges[i].high = 0;
-  return false;
-}
-
-/* ---- core/sampler/threads/timer_handler.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-#include <time.h>
-
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
-
-ONSTACK_HANDLER bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id) {
-  if (!onstack_timer_move(timer, ONSTACK_TIMER_ARMED, to)) return false;
-  *id = onstack_load_relaxed(&timer->id);
-  return true;
-}
-
-void onstack_timer_clear(onstack_timer *timer) {
-  onstack_timer_move(timer, ONSTACK_TIMER_REFUSED, ONSTACK_TIMER_NONE);
-  onstack_timer_move(timer, ONSTACK_TIMER_UNWANTED, ONSTACK_TIMER_NONE);
-  onstack_timer_move(timer, ONSTACK_TIMER_STOPPED, ONSTACK_TIMER_NONE);
-}
-
-void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIMER_NONE; }
-
-ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
-  onstack_store_relaxed(&timer->ticks, 0u);
-  onstack_store_relaxed(&timer->first, 0u);
-  onstack_store_relaxed(&timer->before, (uint16_t)0);
-}
-
-/* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
-ONSTACK_HANDLER int32_t onstack_timer_cpu_clock(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
-
-static ONSTACK_HANDLER uint64_t timer_nanoseconds(const struct onstack_timespec *time) {
-  return (uint64_t)time->seconds * 1000000000u + (uint64_t)time->nanoseconds;
-}
-
-static ONSTACK_HANDLER uint32_t timer_units(uint64_t ns) {
-  return (uint32_t)((ns + ONSTACK_TIMER_UNIT - 1) / ONSTACK_TIMER_UNIT);
-}
-
-static ONSTACK_HANDLER uint32_t timer_instant(uint64_t ns) {
-  const uint32_t units = timer_units(ns);
-  return units ? units : 1;
-}
-
-ONSTACK_HANDLER bool onstack_timer_read_clock(int32_t clock, uint64_t *ns) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
-  *ns = timer_nanoseconds(&now);
-  return true;
-}
-
-static ONSTACK_HANDLER int timer_make(int32_t clock, int32_t signal, uint32_t tid, uint64_t cookie, int32_t *id) {
-  struct onstack_kernel_sigevent event;
-  event.value = cookie;
-  event.signal = signal;
-  event.notify = tid ? ONSTACK_SIGEV_THREAD_ID : ONSTACK_SIGEV_SIGNAL;
-  event.tid = (int32_t)tid;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(event.pad); i++) *(volatile int32_t *)&event.pad[i] = 0;
-  return onstack_sys_timer_create(clock, &event, id);
-}
-
-ONSTACK_HANDLER int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
-                                         uint64_t cookie) {
-  int32_t id = -1;
-  const int result = timer_make(clock, signal, tid, cookie, &id);
-  if (result == 0) onstack_store_relaxed(&timer->id, id);
-  return result;
-}
-
-static ONSTACK_HANDLER struct onstack_timespec timer_timespec(uint64_t nanoseconds) {
-  return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
-}
-
-static ONSTACK_HANDLER int timer_tick_at(onstack_timer *timer, int flags, uint64_t first_ns, uint64_t period_ns,
-                                         uint64_t *left_ns) {
-  const struct onstack_kernel_itimerspec spec = {timer_timespec(period_ns), timer_timespec(first_ns)};
-  struct onstack_kernel_itimerspec old;
-  /* Before it can tick: a tick is checked against state and id. */
-  onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
-  const int result = onstack_sys_timer_settime(onstack_load_relaxed(&timer->id), flags, &spec, left_ns ? &old : NULL);
-  if (result == 0 && left_ns) *left_ns = timer_nanoseconds(&old.value);
-  return result;
-}
-
-/* The first tick's instant is accounted before it is set: a tick that came before its time would make the account wrong, and
-   between two clocks the caller may wait for a processor. Where a filter refuses to read the clock, it is not known. */
-ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns) {
-  uint64_t now;
-  const bool known = onstack_timer_read_clock(clock, &now);
-  if (known) first_ns += now;
-  if (known) onstack_store_relaxed(&timer->first, timer_instant(first_ns));
-  return timer_tick_at(timer, known ? TIMER_ABSTIME : 0, first_ns, period_ns, NULL);
-}
-
-ONSTACK_HANDLER void onstack_timer_due_from(onstack_timer *timer, uint64_t from_ns) {
-  onstack_store_relaxed(&timer->ticks, 0u);
-  onstack_store_relaxed(&timer->first, timer_instant(from_ns));
-}
-
-ONSTACK_HANDLER int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
-                                         uint64_t *left_ns) {
-  if (anew) onstack_timer_due_from(timer, at_ns);
-  return timer_tick_at(timer, TIMER_ABSTIME, at_ns, period_ns, left_ns);
-}
-
-ONSTACK_HANDLER int onstack_timer_left(const onstack_timer *timer, uint64_t *ns) {
-  struct onstack_kernel_itimerspec spec = {{0, 0}, {0, 0}};
-  const int result = onstack_sys_timer_gettime(onstack_load_relaxed(&timer->id), &spec);
-  if (result == 0) *ns = timer_nanoseconds(&spec.value);
-  return result;
-}
-
-/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
-   does, stop leaves our handler (sampler/signal/action.c). EINVAL: there is no such timer, and its number may be somebody
-   else's by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
-ONSTACK_HANDLER void onstack_timer_delete(int32_t id) {
-  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
-  int result = onstack_sys_timer_delete(id);
-  if (result == 0 || result == -EINVAL) return;
-  result = onstack_sys_timer_settime(id, 0, &never, NULL);
-  if (result < 0 && result != -ESRCH) onstack_add_relaxed(&onstack_timers_left, 1u);
-}
-
-uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns) {
-  const uint32_t ticks = onstack_load_relaxed(&timer->ticks), first = onstack_load_relaxed(&timer->first);
-  if (first == 0 || now_ns == 0) return ticks;
-  /* Since the first tick that has not come; rounded down, as no tick is due before its time. */
-  const int32_t late = (int32_t)((uint32_t)(now_ns / ONSTACK_TIMER_UNIT) - first - timer_units((uint64_t)ticks * period_ns));
-  return late < 0 ? ticks : ticks + 1 + (uint32_t)((uint64_t)late * ONSTACK_TIMER_UNIT / period_ns);
-}
-
-uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due) {
-  if (onstack_timer_state_of(timer) != ONSTACK_TIMER_STOPPED) return 0;
-  const int32_t missing = (int32_t)(due - onstack_load_relaxed(&timer->ticks));
-  return missing > 0 ? (uint32_t)missing : 0;
-}
-
-/* A filter may let timers be made but not set, or not deleted. */
-int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
-  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
-  int32_t id = -1;
-  int result = timer_make(clock, signal, tid, 0, &id);
-  if (result < 0) return result;
-  result = onstack_sys_timer_settime(id, 0, &never, NULL);
-  int deleted = onstack_sys_timer_delete(id);
-  return result < 0 ? result : deleted;
-}
-
-/* ---- core/sampler/unwind/call_site_check_handler.c ---- */
-
-typedef struct call_site_batch {
-  uint32_t count;
-  uint32_t frames[ONSTACK_COPY_MANY];
-  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
-} call_site_batch;
-
-/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *unwound_by,
-                                                  uint32_t count, uint32_t next, uint64_t seal) {
-  batch->count = 0;
-  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
-    if (!(unwound_by[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
-    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
-    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
-    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
-    batch->frames[batch->count] = next;
-    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
-  }
-  return next;
-}
-
-static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t seal) {
-  uint64_t value = onstack_pc_recall(return_address - 1, seal);
-  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
-}
-
-/* An interpreter's entry that calls return to, which nobody called from there. */
-static ONSTACK_HANDLER_APART bool call_site_is_entry(uint64_t return_address) {
-  uint64_t code;
-  return onstack_memory_copy_many(&return_address, 1, &code) == 1 && onstack_return_entry_begins(code);
-}
-
-/* The frames before the first that is not code by today's map. */
-static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
-  onstack_code_range last = {0, 0};
-  for (uint32_t next = 1; next < count; next++) {
-    if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
-    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
-    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
-  }
-  return count;
-}
-
-ONSTACK_HANDLER bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed) {
-  for (uint32_t i = 0; i < believed; i++)
-    if (unwound_by[i] != ONSTACK_BY_RULES) return false;
-  return believed > 1;
-}
-
-ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
-  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
-     over (sampler/modules/modules.c counts it up before anything is unmapped). */
-  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
-  call_site_batch batch;
-  uint32_t next = 1;
-  count = call_sites_listed(frames, unwound_by, count);
-  while (next < count) {
-    next = call_site_collect(&batch, frames, unwound_by, count, next, seal);
-    for (uint32_t i = 0; i < batch.count;) {
-      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
-      for (uint32_t end = i + got; i < end; i++) {
-        const uint64_t address = frames[batch.frames[i]];
-        if (!onstack_call_ends((const uint8_t *)&batch.words[i]) && !call_site_is_entry(address)) return batch.frames[i];
-        call_site_note(address, seal);
-      }
-      i++; /* past the one that could not be read */
-    }
-  }
-  return count;
-}
-
-/* ---- core/sampler/unwind/code_map_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
-
-static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
-  return address - range->low < range->high - range->low;
-}
-
-ONSTACK_HANDLER bool onstack_code_is_known(uint64_t address, onstack_code_range *last) {
-  if (address - last->low < last->high - last->low) return true;
-  const uint32_t begun = onstack_seqlock_begin(&onstack_code.lock);
-  uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
-  if (onstack_seqlock_is_written(begun) || high > ONSTACK_CODE_RANGES) return true;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  onstack_code_range found = {0, 0};
-  if (low < onstack_load_relaxed(&onstack_code.count) && low < ONSTACK_CODE_RANGES) {
-    found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
-    found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
-  }
-  if (!onstack_seqlock_held(&onstack_code.lock, begun)) return true;
-  if (address - found.low < found.high - found.low) {
-    *last = found;
-    return true;
-  }
-  return false;
-}
-
-ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
-  if (onstack_code_is_known(address, last)) return true;
-  onstack_store_relaxed(&onstack_code.stale, 1u);
-  return false;
-}
-
-ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
-  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  for (uint32_t i = 0; i < runtimes; i++) {
-    const onstack_code_range *text = &onstack_code.go[i].text;
-    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
-    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
-  }
-  return NULL;
-}
-
-ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
-  if (!code_range_holds(&go->span, address)) return NULL;
-  for (uint32_t special = 0; special < go->special_count; special++)
-    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
-  return NULL;
-}
-
-ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address) {
-  const onstack_go_special *special = onstack_code_go_special(go, address);
-  return special ? special->kind : ONSTACK_GO_PLAIN;
-}
-
-/* ---- core/sampler/unwind/frame_pointer_aarch64_handler.c ---- */
-
-#if defined(__aarch64__)
-
-static ONSTACK_HANDLER bool fp_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
-  uint64_t pair[2];
-  if (!onstack_memory_read_pair(memory, address, pair)) return false;
-  *word = pair[0];
-  return true;
-}
-
-/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
-   thread is in C. 0: not known. */
-static ONSTACK_HANDLER uint64_t fp_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, g0, sp;
-  if (!layout->known || memory->elsewhere || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
-  if (!fp_read(memory, g + layout->g_m, &m) || !fp_read(memory, m, &g0)) return 0;
-  return fp_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
-}
-
-/*
- * runtime/asm_arm64.s: a C frame's record does not tell its CFA, where asmcgocall stores g and depth. But that is just
- * below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
- * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
- */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor,
-                                                const onstack_fp_call *call) {
-  uint64_t link[2];
-  if (call->saved_fp > cursor->fp && onstack_memory_read_pair(memory, call->saved_fp, link) &&
-      link[0] == call->saved_fp + 8) {
-    cursor->floor = cursor->fp = call->saved_fp;
-    return true;
-  }
-  uint64_t system_sp = cursor->system_sp ? cursor->system_sp : fp_system_sp(memory, call->go);
-  uint64_t sp = system_sp > cursor->fp ? onstack_go_waiting_sp(memory, system_sp - 16) : 0;
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->floor = cursor->fp = sp - 8;
-  return true;
-}
-
-/*
- * From cgocallback's record to crosscall2's (runtime/cgo/asm_arm64.s), which keeps C's x29 and LR at the top of its frame
- * and leaves x29 alone: where that is only SP tells. `pc` is in cgocallback, 16(RSP) of whose frame is the system SP of
- * the calls outside.
- */
-static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, onstack_fp_cursor *cursor,
-                                                const onstack_fp_call *call) {
-  onstack_go_frame callback, crosscall;
-  uint64_t saved[2];
-  if (!onstack_go_frame_at(call->go, call->pc - 1, &callback) ||
-      !onstack_go_frame_at(call->go, call->return_address - 1, &crosscall))
-    return false;
-  if (!onstack_memory_read_pair(memory, cursor->fp + 24, saved)) return false;
-  cursor->system_sp = saved[0];
-  cursor->floor = cursor->fp = cursor->fp + 8 + (uint64_t)callback.depth + (uint64_t)crosscall.depth - 16;
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  return call->kind == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
-                                       : fp_cross_crosscall2(memory, cursor, call);
-}
-
-#endif
-
-/* ---- core/sampler/unwind/frame_pointer_x86_64_handler.c ---- */
-
-#if defined(__x86_64__)
-
-/*
- * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
- * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
- * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
- * old, freed one.
- */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
-  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->floor = cursor->fp = sp;
-  return true;
-}
-
-/*
- * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
- * it another link to that record, which RBP points at during the call. The word above that link is no return address.
- */
-static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
-  uint64_t link[2];
-  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
-}
-
-ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
-  cursor->floor = cursor->fp + 16;
-  cursor->fp = call->saved_fp;
-  fp_skip_double_record(memory, cursor);
-  return true;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/generated_code_aarch64_handler.c ---- */
-
-#if defined(__aarch64__)
-
-/* wazero's guests keep no records, and use x29 like any other register. Until one does, its record is that of the Go function
-   that entered the guest, and leads past that function and past everybody on the guest's stack. */
-ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
-  return !onstack_code_find_go(return_address - 1);
-}
-
-/* No runtime of generated code is known that clears x29. */
-ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
-  (void)frame;
-  (void)memory;
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/generated_code_handler.c ---- */
-/*
- * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
- * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
- * elsewhere it says that it could not. Code without frames of its own is known by where it lies.
- *
- * A register that cannot be a frame pointer has another use in that code: Guile keeps the pointer of its own stack there, qemu
- * its state of the processor. Then nothing describes the code.
- */
-
-ONSTACK_INTERNAL_DEFINE onstack_jumped_code onstack_code_jumped;
-
-static ONSTACK_HANDLER bool code_is_jumped(uint64_t address) {
-  const uint64_t bytes = onstack_observe(&onstack_code_jumped.bytes); /* before `low`: published behind it */
-  return address - onstack_load_relaxed(&onstack_code_jumped.low) < bytes && onstack_observe(&onstack_code_jumped.from) != 0;
-}
-
-/* To the caller of the function, as a step. A return address that was not called is found out at delivery, as of all code
-   (sampler/unwind/walk.h). */
-static ONSTACK_HANDLER_APART onstack_truncation code_leave_jumped(onstack_code_frame *frame, onstack_memory *memory) {
-  onstack_module module = {.low = 0};
-  uint64_t pair[2];
-  const onstack_rule *rule = onstack_rules_find(onstack_load_relaxed(&onstack_code_jumped.from), &module);
-  if (!rule) return module.pending ? ONSTACK_TRUNCATED_PENDING : ONSTACK_TRUNCATED_NO_RULE;
-  const uint64_t size = rule->cfa == ONSTACK_CFA_FP ? onstack_load_relaxed(&onstack_code_jumped.frame_size) : 0;
-  if ((rule->cfa != ONSTACK_CFA_SP && size == 0) || rule->ra == ONSTACK_AT_SAME) return ONSTACK_TRUNCATED_NO_RULE;
-  /* The code has registers of its own: the frame pointer may be anything. */
-  const uint64_t cfa = frame->sp + size + (uint64_t)(int64_t)rule->cfa_offset;
-  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (!onstack_address_plausible(cfa) || cfa <= frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
-  if (rule->fp != ONSTACK_AT_SAME) {
-    if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->fp * 8), pair))
-      return ONSTACK_TRUNCATED_UNREADABLE;
-    frame->fp = pair[0];
-  }
-  if (!onstack_memory_read_pair(memory, cfa + (uint64_t)((int64_t)rule->ra * 8) - 8, pair))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  frame->pc = onstack_address_strip(pair[1]);
-  frame->sp = cfa;
-  return ONSTACK_TRUNCATED_NOT;
-}
-
-static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
-  uint64_t record[2];
-  if (frame->fp & 7 || frame->fp < frame->sp) return ONSTACK_TRUNCATED_NO_RULE;
-  if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
-  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  frame->sp = frame->fp + 16;
-  frame->fp = record[0];
-  frame->pc = onstack_address_strip(record[1]);
-  return ONSTACK_TRUNCATED_NOT;
-}
-
-ONSTACK_HANDLER onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory) {
-  if (code_is_jumped(frame->pc - !frame->exact)) return code_leave_jumped(frame, memory);
-  if (frame->fp != 0) return code_step_by_record(frame, memory);
-  return frame->exact ? ONSTACK_TRUNCATED_NO_RULE /* it may be any number there */
-                      : onstack_code_leave_guest(frame, memory);
-}
-
-/* ---- core/sampler/unwind/generated_code_x86_64_handler.c ---- */
-
-#if defined(__x86_64__)
-
-/*
- * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
- * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
- * abi_entry_amd64.s):
- *
- *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
- *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
- *
- * Every guest function gets the context as its first argument. One that calls others keeps it for them, in its frame or in
- * a register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
- * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
- *
- * A function that calls nothing keeps it nowhere. But Go's frame has it: on the goroutine's stack, whose bounds g has, there
- * is a return address into Go, and above it the arguments. What earlier calls left there, and frames that entered other
- * guests, look alike. The right context says so: some words before it are the top of the guest's stack and its preamble
- * (call_engine.go, callEngine).
- */
-#define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
-#define CODE_GUEST_CANDIDATES 8u /* that are followed */
-#define CODE_GUEST_ENGINE 16u    /* words before the context that are looked at */
-#define CODE_GUEST_SLOTS 4096u /* bytes of arguments and results between the top of the guest's stack and its first frame */
-#define CODE_GUEST_PREAMBLE 4096u /* bytes of a preamble */
-#define CODE_GUEST_PAIRS 2048u    /* of the goroutine's stack, from its end down */
-#define CODE_GUEST_COPIES 128u    /* the same where each is a system call */
-
-ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
-  (void)return_address;
-  return true; /* who has no records there clears RBP first */
-}
-
-/* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
-   signal stack is small. */
-static ONSTACK_HANDLER bool code_leave_context(onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
-                                               uint64_t pair[2]) {
-  if (!onstack_memory_read_pair(memory, context + 16, pair)) return false;
-  const uint64_t fp = pair[0], sp = pair[1];
-  if (sp & 7 || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
-  if (pair[0] != context && pair[1] != context) return false;
-  if (!onstack_memory_read_pair(memory, sp, pair)) return false;
-  if (!onstack_code_find_go(pair[0] - 1)) return false;
-  onstack_memory_enter_stack(memory, sp);
-  frame->switched = true;
-  frame->pc = pair[0];
-  frame->sp = sp + 8;
-  frame->fp = fp;
-  return true;
-}
-
-/* By the words below the top of the guest's stack. */
-static ONSTACK_HANDLER bool code_leave_by_guest(onstack_code_frame *frame, onstack_memory *memory, uint64_t pair[2]) {
-  uint64_t last = 0;
-  uint32_t followed = 0;
-  for (uint32_t i = 3; i < CODE_GUEST_WORDS && followed < CODE_GUEST_CANDIDATES; i++) {
-    const uint64_t at = frame->sp - 8 * (uint64_t)i;
-    if (at < frame->low || !onstack_memory_read_pair(memory, at, pair)) break;
-    const uint64_t word = pair[0];
-    if (word == last || word & 7 || !onstack_address_plausible(word) || word - frame->low < frame->sp - frame->low) continue;
-    last = word;
-    followed++;
-    if (code_leave_context(frame, memory, word, pair)) return true;
-  }
-  return false;
-}
-
-/* Whether `context` belongs to the guest whose preamble the frame is. */
-static ONSTACK_HANDLER bool code_guest_is(const onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
-                                          uint64_t pair[2]) {
-  bool top = false, preamble = false;
-  for (uint32_t i = 2; i <= CODE_GUEST_ENGINE; i += 2) {
-    if (!onstack_memory_read_pair(memory, context - 8 * (uint64_t)i, pair)) return false;
-    top |= pair[0] - frame->sp < CODE_GUEST_SLOTS || pair[1] - frame->sp < CODE_GUEST_SLOTS;
-    preamble |= frame->pc - pair[0] < CODE_GUEST_PREAMBLE || frame->pc - pair[1] < CODE_GUEST_PREAMBLE;
-  }
-  return top && preamble;
-}
-
-/* By a frame of Go at `sp`, if it begins with a return address into Go and has entered this guest. */
-static ONSTACK_HANDLER bool code_leave_by_frame(onstack_code_frame *frame, onstack_memory *memory, uint64_t return_address,
-                                                uint64_t sp, uint64_t pair[2]) {
-  if (!onstack_code_find_go(return_address - 1) || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
-  const uint64_t contexts[2] = {pair[0], pair[1]};
-  for (uint32_t i = 0; i < 2; i++) {
-    if (contexts[i] & 7 || !onstack_address_plausible(contexts[i])) continue;
-    if (!onstack_memory_read_pair(memory, contexts[i] + 16, pair) || pair[1] != sp) continue;
-    if (code_guest_is(frame, memory, contexts[i], pair) && code_leave_context(frame, memory, contexts[i], pair)) return true;
-  }
-  return false;
-}
-
-/* By the stack of the goroutine that the thread runs. */
-static ONSTACK_HANDLER bool code_leave_by_stack(onstack_code_frame *frame, onstack_memory *memory, const uint64_t stack[2],
-                                                uint64_t pair[2]) {
-  onstack_memory_enter_stack(memory, stack[1] - 16);
-  const uint32_t most = memory->high != 0 ? CODE_GUEST_PAIRS : CODE_GUEST_COPIES;
-  uint64_t at = stack[1] & ~(uint64_t)15;
-  for (uint32_t i = 0; i < most && at - stack[0] >= 32; i++) {
-    at -= 16;
-    if (!onstack_memory_read_pair(memory, at, pair)) return false;
-    const uint64_t words[2] = {pair[0], pair[1]};
-    for (uint32_t k = 0; k < 2; k++)
-      if (code_leave_by_frame(frame, memory, words[k], at + 8 * (uint64_t)k, pair)) return true;
-  }
-  return false;
-}
-
-ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
-  const uint32_t runtimes = onstack_observe(&onstack_code.go_count);
-  uint64_t stack[2], pair[2];
-  if (code_leave_by_guest(frame, memory, pair)) return ONSTACK_TRUNCATED_NOT;
-  for (uint32_t i = 0; i < runtimes; i++)
-    if (onstack_go_running_stack(memory, &onstack_code.go[i], stack) && code_leave_by_stack(frame, memory, stack, pair))
-      return ONSTACK_TRUNCATED_NOT;
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/go_stack_handler.c ---- */
-
-/* runtime/runtime2.go, _func: offsets of the fields that are read here (Go 1.18 and later). */
-#define GO_FUNC_PCSP 16u
-#define GO_FUNC_FLAG 41u
-#define GO_FUNC_SIZE 44u
-#define GO_FLAG_SPWRITE 2u
-
-static ONSTACK_HANDLER uint32_t go_half(const uint8_t *at) {
-  return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-/* A varint of at most 32 bits; the position becomes `end` when it runs out. */
-static ONSTACK_HANDLER uint32_t go_varint(const uint8_t **at, const uint8_t *end) {
-  uint32_t value = 0;
-  for (uint32_t shift = 0; *at < end && shift < 35; shift += 7) {
-    uint8_t byte = *(*at)++;
-    value |= (uint32_t)(byte & 0x7f) << (shift & 31);
-    if (!(byte & 0x80)) return value;
-  }
-  *at = end;
-  return 0;
-}
-
-/* The last function whose entry is not behind `offset`. The caller has checked that there is one. */
-static ONSTACK_HANDLER uint32_t go_find_function(const onstack_go_functions *functions, uint32_t offset) {
-  uint32_t low = 0, high = functions->count;
-  while (high - low > 1) {
-    uint32_t middle = low + (high - low) / 2;
-    if (go_half(functions->functab + (size_t)middle * 8) <= offset)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-ONSTACK_HANDLER bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t address, onstack_go_frame *frame) {
-  const onstack_go_functions *functions = &go->functions;
-  uint64_t offset = address - functions->text;
-  if (offset > UINT32_MAX || offset < go_half(functions->functab)) return false;
-  uint32_t function = go_find_function(functions, (uint32_t)offset);
-  uint32_t entry = go_half(functions->functab + (size_t)function * 8);
-  uint32_t record = go_half(functions->functab + (size_t)function * 8 + 4);
-  if ((uint64_t)record + GO_FUNC_SIZE > (uint64_t)(functions->end - functions->functions)) return false;
-  const uint8_t *at = functions->functions + record;
-  uint32_t pcsp = go_half(at + GO_FUNC_PCSP);
-  if (pcsp == 0 || pcsp >= (size_t)(functions->end - functions->pctab)) return false;
-  frame->entry = functions->text + entry;
-  frame->writes_sp = (at[GO_FUNC_FLAG] & GO_FLAG_SPWRITE) != 0;
-  /* Pairs {value delta, zigzag; PC delta} (runtime/symtab.go, step); the value begins with -1 at the entry. */
-  const uint8_t *pair = functions->pctab + pcsp;
-  uint32_t value = UINT32_MAX;
-  uint64_t pc = entry;
-  for (bool first = true; pair < functions->end; first = false) {
-    uint32_t delta = go_varint(&pair, functions->end);
-    if (delta == 0 && !first) return false;
-    value += delta & 1 ? ~(delta >> 1) : delta >> 1;
-    pc += (uint64_t)go_varint(&pair, functions->end) * functions->quantum;
-    if (offset < pc) {
-      frame->depth = (int32_t)value;
-      return frame->depth >= 0 && (frame->depth & 7) == 0;
-    }
-  }
-  return false;
-}
-
-/* g.stack must look like a stack that holds `depth` bytes; 1 GiB is Go's maximal stack (64-bit). */
-static ONSTACK_HANDLER bool go_stack_is_sane(const uint64_t stack[2], uint64_t depth) {
-  return onstack_address_plausible(stack[0]) && onstack_address_plausible(stack[1]) && stack[1] > stack[0] &&
-         stack[1] - stack[0] <= ((uint64_t)1 << 30) && depth < stack[1] - stack[0] && !(depth & 7);
-}
-
-/*
- * g.stack of the goroutine that waits for the C code on this stack. It lies in a mapping with goroutines' stacks, whose bounds
- * are known once one of them was walked: then the reader may load it as it loads the stack itself, a tenth of the time of the
- * kernel's copy. Nobody frees a g that waits for this very thread, and Go never unmaps the memory of its heap
- * (runtime/mheap.go: only its pages are given back).
- */
-static ONSTACK_HANDLER bool go_read_stack(onstack_memory *memory, uint64_t g, uint64_t stack[2]) {
-  const uint64_t low = memory->low, high = memory->high;
-  const onstack_stack_range *range = onstack_memory_find_range(memory, g);
-  if (range) {
-    memory->low = range->low;
-    memory->high = range->high;
-  }
-  const bool got = onstack_memory_read_pair(memory, g, stack);
-  memory->low = low;
-  memory->high = high;
-  return got;
-}
-
-ONSTACK_HANDLER uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp) {
-  uint64_t saved[2], stack[2];
-  if (!onstack_memory_read_pair(memory, sp, saved)) return 0;
-  uint64_t g = saved[ONSTACK_GO_SAVED_G], depth = saved[1 - ONSTACK_GO_SAVED_G];
-  if (g == 0) return onstack_address_plausible(depth) && !(depth & 7) ? depth : 0;
-  if (!go_read_stack(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
-  return stack[1] - depth;
-}
-
-static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
-  uint64_t pair[2];
-  if (!onstack_memory_read_pair(memory, address, pair)) return false;
-  *word = pair[0];
-  return true;
-}
-
-/* The g of the thread whose stack it is. */
-static ONSTACK_HANDLER bool go_read_g(onstack_memory *memory, const onstack_go_layout *layout, uint64_t *g) {
-  return layout->known && !memory->elsewhere && go_read(memory, onstack_thread_pointer() + layout->tls_g, g);
-}
-
-ONSTACK_HANDLER bool onstack_go_running_stack(onstack_memory *memory, const onstack_go_runtime *go, uint64_t stack[2]) {
-  uint64_t g;
-  return go_read_g(memory, &go->layout, &g) && go_read_stack(memory, g, stack) && go_stack_is_sane(stack, 0);
-}
-
-/* *waits: the goroutine's g, 0 for none. */
-static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *waits,
-                                            onstack_go_point *at) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, g0, curg, curg_m, stack[2];
-  if (!go_read_g(memory, layout, &g)) return false;
-  if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
-  if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
-  *at = (onstack_go_point){0, 0, 0};
-  *waits = curg;
-  if (curg == 0) return true;
-  if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
-  if (!go_read(memory, curg + layout->sched_sp, &at->sp) || !go_read(memory, curg + layout->sched_pc, &at->pc)) return false;
-  if (layout->sched_lr != 0 && !go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
-  return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - at->sp);
-}
-
-ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
-  uint64_t waits;
-  return go_find_waiting(memory, go, &waits, at);
-}
-
-ONSTACK_HANDLER uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
-  uint64_t waits;
-  return go_find_waiting(memory, go, &waits, at) ? waits : 0;
-}
-
-/* ---- core/sampler/unwind/memory_handler.c ---- */
-
-#include <errno.h>
-
-ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  if (address & 7 || !onstack_address_plausible(address)) return false;
-  /* The common case: the same page as the frame before. */
-  if (address >= memory->page_low && address + 16 <= memory->page_high) {
-    words[0] = *(const volatile uint64_t *)(uintptr_t)address;
-    words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
-    return true;
-  }
-  return memory->reader->read_pair(memory, address, words);
-}
-
-ONSTACK_HANDLER const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address) {
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++)
-    if (address >= memory->ranges[i].low && address < memory->ranges[i].high) return &memory->ranges[i];
-  return NULL;
-}
-
-/* A thread pointer further up than this is not taken for the top of this stack. */
-#define MEMORY_STACK_BYTES ((uint64_t)256 << 20)
-
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_memory_main_end;
-
-/* libc places the thread pointer at the top of the stacks that it makes. */
-ONSTACK_HANDLER uint64_t onstack_memory_stack_end(uint64_t sp) {
-  const uint64_t last = onstack_load_relaxed(&onstack_memory_main_end);
-  uint64_t top = onstack_thread_pointer();
-  if (last > sp && last - sp < MEMORY_STACK_BYTES && (top <= sp || last < top)) top = last;
-  return top > sp && top - sp < MEMORY_STACK_BYTES ? top : 0;
-}
-
-ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp) {
-  memory->low = memory->high = 0;
-  if (!onstack_address_plausible(sp)) return;
-  const onstack_stack_range *range = onstack_memory_find_range(memory, sp);
-  if (range) {
-    memory->low = range->low;
-    memory->high = range->high;
-    return;
-  }
-  if (memory->bounds && onstack_stack_bounds_request(memory->bounds, sp)) memory->asked = true;
-}
-
-/* ---- copy ---------------------------------------------------------------------------------------------------------------- */
-
-/*
- * Reader `copy`: process_vm_readv(2) on our own process. The kernel copies under its own fault handling, so the memory
- * may vanish at any instant. It needs no privilege for oneself; ENOSYS under qemu-user and EPERM under some seccomp
- * filters are found by the self-test.
- */
-
-ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)words, 16}, remote = {address, 16};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 16;
-}
-
-ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
-  struct onstack_vector remote[ONSTACK_COPY_MANY];
-  for (uint32_t i = 0; i < count; i++) remote[i] = (struct onstack_vector){addresses[i], 8};
-  long got = onstack_sys_process_vm_readv(&local, 1, remote, count);
-  /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
-     elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
-  return got > 0 ? (uint32_t)got / 8 : 0;
-}
-
-static bool copy_self_test(const void *good, const void *bad) {
-  uint64_t words[2];
-  return onstack_memory_copy_pair((uint64_t)(uintptr_t)good, words) &&
-         !onstack_memory_copy_pair((uint64_t)(uintptr_t)bad, words);
-}
-
-static ONSTACK_HANDLER bool copy_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  (void)memory;
-  return onstack_memory_copy_pair(address, words);
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy_self_test, copy_read_pair};
-
-/* ---- probe --------------------------------------------------------------------------------------------------------------- */
-
-/*
- * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
- * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
- * (a seccomp filter's EPERM) proves nothing.
- *
- * A set of 8 bytes that lies across the end of a page asks for two pages at the price of one: the walk goes up the stack,
- * so the page above is asked for at once where it belongs to the stack. One process_vm_readv for many pages costs more than
- * the questions that it saves (about 300 ns a page, and ten times a question before the first), and so does
- * madvise(MADV_POPULATE_READ) (100 ns a page and 300 before the first); both take the lock of the process's mappings.
- */
-
-#define MEMORY_PROBE_HOW (~0)
-
-/* All of the 8 bytes. */
-static ONSTACK_HANDLER bool probe_is_readable(uint64_t address) {
-  const onstack_kernel_sigset *set = (const onstack_kernel_sigset *)(uintptr_t)address;
-  return onstack_sys_sigprocmask(MEMORY_PROBE_HOW, set, NULL) == -EINVAL;
-}
-
-/* A page and the one above it. */
-static ONSTACK_HANDLER bool probe_both(uint64_t page) {
-  return probe_is_readable(page + ONSTACK_PAGE - sizeof(onstack_kernel_sigset) / 2);
-}
-
-static bool probe_self_test(const void *good, const void *bad) {
-  const uint64_t page = (uint64_t)(uintptr_t)good;
-  return probe_is_readable(page) && !probe_is_readable((uint64_t)(uintptr_t)bad) && probe_both(page - ONSTACK_PAGE) &&
-         !probe_both(page);
-}
-
-/* Proves [low, high), one page or two, which lies in the proven part or beside it: that grows. */
-static ONSTACK_HANDLER bool probe_pages(onstack_memory *memory, uint64_t low, uint64_t high) {
-  const uint64_t page = low >= memory->page_low && low < memory->page_high ? low + ONSTACK_PAGE : low;
-  uint64_t end = page + ONSTACK_PAGE;
-  if (page >= high || (high <= memory->page_high && low >= memory->page_low)) return true;
-  if (end < memory->high && probe_both(page))
-    end += ONSTACK_PAGE;
-  else if (end < high || !probe_is_readable(page))
-    return false;
-  if (memory->page_low == memory->page_high) memory->page_low = memory->page_high = page;
-  if (page < memory->page_low) memory->page_low = page;
-  if (end > memory->page_high) memory->page_high = end;
-  return true;
-}
-
-static ONSTACK_HANDLER bool probe_is_beside(uint64_t part_low, uint64_t part_high, uint64_t low, uint64_t high) {
-  return low <= part_high && high >= part_low;
-}
-
-/* A part as one word: the address of its first page, and the number of pages. Of a larger one the upper end is kept. */
-static ONSTACK_HANDLER uint64_t probe_pack(uint64_t low, uint64_t high) {
-  uint64_t pages = (high - low) / ONSTACK_PAGE;
-  if (pages >= ONSTACK_PAGE) pages = ONSTACK_PAGE - 1;
-  return (high - pages * ONSTACK_PAGE) | pages;
-}
-
-/* Puts the proven part by, and takes up the one that [low, high) lies in or beside, or begins one. */
-static ONSTACK_HANDLER void probe_turn(onstack_memory *memory, uint64_t low, uint64_t high) {
-  uint64_t put = probe_pack(memory->page_low, memory->page_high);
-  memory->page_low = memory->page_high = 0;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(memory->before); i++) {
-    const uint64_t part = memory->before[i];
-    const uint64_t part_low = part & ~(ONSTACK_PAGE - 1), part_high = part_low + part % ONSTACK_PAGE * ONSTACK_PAGE;
-    memory->before[i] = put;
-    put = part;
-    if (!probe_is_beside(part_low, part_high, low, high)) continue;
-    memory->page_low = part_low;
-    memory->page_high = part_high;
-    return;
-  }
-}
-
-static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
-  if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works && onstack_memory_copy_pair(address, words);
-  const uint64_t low = address & ~(ONSTACK_PAGE - 1);
-  const uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
-  if (!probe_is_beside(memory->page_low, memory->page_high, low, high)) probe_turn(memory, low, high);
-  if (!probe_pages(memory, low, high)) return false;
-  words[0] = *(const volatile uint64_t *)(uintptr_t)address;
-  words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
-  return true;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
-
-/* ---- none ---------------------------------------------------------------------------------------------------------------- */
-
-static bool reader_none_test(const void *good, const void *bad) {
-  (void)good;
-  (void)bad;
-  return true;
-}
-
-static ONSTACK_HANDLER bool reader_none_read(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  (void)memory;
-  (void)address;
-  (void)words;
-  return false;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", reader_none_test, reader_none_read};
-
 /* ---- core/sampler/unwind/module_statistics.c ---- */
 
 #include <stdlib.h>
@@ -21802,1547 +23096,6 @@ void onstack_module_statistics_release(onstack_module_statistics *statistics) {
   free(statistics->rows);
   *statistics = (onstack_module_statistics){0};
 }
-
-/* ---- core/sampler/unwind/rules_handler.c ---- */
-
-static onstack_module rules_first_modules[ONSTACK_MODULES_FIRST];
-ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules = {.modules = rules_first_modules};
-ONSTACK_INTERNAL_DEFINE onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_pc_epoch = 1; /* not 0: an empty entry must not check for PC 0 */
-
-ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset) {
-  uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;
-  uint16_t within = (uint16_t)offset;
-  if (chunk >= table->chunk_count) return NULL;
-  uint32_t low = table->first_row[chunk], high = table->first_row[chunk + 1];
-  /* The first row behind `within`; the one before it holds, be it in an earlier chunk. */
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (table->rows[middle].offset <= within)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  if (low == 0) return NULL;
-  const onstack_rule *rule = &table->rules[table->rows[low - 1].rule];
-  return rule->cfa == ONSTACK_CFA_NONE ? NULL : rule;
-}
-
-static onstack_pc_entry described[ONSTACK_DESCRIBED_BUCKETS][ONSTACK_DESCRIBED_BUCKET];
-
-static ONSTACK_HANDLER onstack_pc_entry *described_bucket(uint64_t address) {
-  return described[(address * 0x9e3779b97f4a7c15u) >> 54]; /* the upper 10 bits: 1024 buckets */
-}
-
-ONSTACK_HANDLER const onstack_rule *onstack_described_find(uint64_t address) {
-  const uint64_t seal = onstack_pc_seal(onstack_load_relaxed(&onstack_modules.loads));
-  const onstack_pc_entry *bucket = described_bucket(address);
-  for (uint32_t i = 0; i < ONSTACK_DESCRIBED_BUCKET; i++) {
-    const uint64_t value = onstack_load_relaxed(&bucket[i].value);
-    if (value != 0 && onstack_load_relaxed(&bucket[i].check) == onstack_pc_mix(address, value, seal))
-      return (const onstack_rule *)(uintptr_t)value;
-  }
-  return NULL;
-}
-
-void onstack_described_put(uint64_t address, const onstack_rule *rule) {
-  static uint32_t turn; /* where a bucket is full the entries are displaced in turn */
-  onstack_pc_entry *bucket = described_bucket(address), *entry = &bucket[turn++ % ONSTACK_DESCRIBED_BUCKET];
-  for (uint32_t i = 0; i < ONSTACK_DESCRIBED_BUCKET; i++)
-    if (bucket[i].value == 0) entry = &bucket[i];
-  const uint64_t value = (uint64_t)(uintptr_t)rule, seal = onstack_pc_seal(onstack_modules.loads);
-  onstack_publish(&entry->value, value); /* the rule before its address */
-  onstack_store_relaxed(&entry->check, onstack_pc_mix(address, value, seal));
-}
-
-/* Copies the module that holds `address` to *out. */
-static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address, onstack_module *out) {
-  const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
-  const onstack_module *modules = onstack_load_relaxed(&onstack_modules.modules);
-  const uint32_t count = onstack_load_relaxed(&onstack_modules.count);
-  const bool whole = onstack_load_relaxed(&onstack_modules.left_out) == 0;
-  uint32_t low = 0, high = count;
-  /* Before the array is read: its length belongs to it. */
-  if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (onstack_load_relaxed(&modules[middle].high) <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  const onstack_module *module = &modules[low < count ? low : 0];
-  onstack_module copy;
-  copy.low = onstack_load_relaxed(&module->low);
-  copy.high = onstack_load_relaxed(&module->high);
-  copy.base = onstack_load_relaxed(&module->base);
-  copy.table = onstack_load_relaxed(&module->table);
-  copy.since = onstack_load_relaxed(&module->since);
-  copy.number = onstack_load_relaxed(&module->number);
-  copy.pending = onstack_load_relaxed(&module->pending);
-  if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
-  if (low >= count || address - copy.low >= copy.high - copy.low)
-    return whole ? ONSTACK_MODULE_NONE : ONSTACK_MODULES_CHANGING;
-  *out = copy;
-  return ONSTACK_MODULE_HERE;
-}
-
-ONSTACK_HANDLER onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last) {
-  return address - last->low < last->high - last->low ? ONSTACK_MODULE_HERE : rules_find_module(address, last);
-}
-
-ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last) {
-  if (onstack_modules_find(address, last) != ONSTACK_MODULE_HERE) return NULL;
-  return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
-}
-
-/* ---- core/sampler/unwind/stack_bounds_handler.c ---- */
-
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
-
-ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
-  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
-}
-
-ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
-  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
-  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
-    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
-    if (request == address) return false;
-    if (request == 0) {
-      onstack_store_relaxed(&bounds->requests[i], address);
-      return true;
-    }
-  }
-  return false;
-}
-
-void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
-    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
-    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
-  }
-  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
-  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
-}
-
-/* ---- core/sampler/unwind/traceback_walk_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
-
-/* Before any table is looked up; see sampler/modules/modules.c. */
-ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
-
-/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
-ONSTACK_HANDLER void onstack_traceback_leave(void) {
-  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
-  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
-}
-
-void onstack_traceback_after_fork(void) {
-  onstack_store_relaxed(&onstack_traceback.inside, 0u);
-  onstack_store_relaxed(&onstack_traceback.preparing, 0);
-}
-
-/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
-#define TRACEBACK_DEPTH 64u
-
-static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
-  const uint64_t end = onstack_memory_stack_end(sp);
-  return end ? (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), end} : (onstack_stack_range){0, 0};
-}
-
-/* Shortens the stack to what can be believed. */
-static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
-                                                          uint32_t capacity) {
-  onstack_memory memory;
-  uint8_t unwound_by[TRACEBACK_DEPTH];
-  if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
-  onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
-  onstack_walk_forget_ranges(&memory);
-  memory.ranges[0] = traceback_bounds(from->sp);
-  const onstack_walk walk = {
-      .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .unwound_by = unwound_by};
-  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
-  onstack_walk_check(memory.copy_works, frames, unwound_by, &result);
-  return result;
-}
-
-/* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
-static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) {
-    if (i > 0) frames[i]--;
-    if (onstack_code_find_go(frames[i])) return i;
-  }
-  return count;
-}
-
-ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
-  uint32_t taken = 0;
-  if (capacity == 0) return 0;
-  onstack_traceback_enter();
-  if (onstack_observe(&onstack_traceback.ready)) {
-    const onstack_walk_result result = traceback_walk(from, frames, capacity);
-    taken = traceback_take(frames, result.frame_count);
-    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
-  }
-  onstack_traceback_leave();
-  return taken;
-}
-
-static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) { return *(const volatile uint64_t *)(uintptr_t)address; }
-
-/*
- * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
- * the simple rules; functions that realign their stack have others.
- */
-static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_registers *registers) {
-  uint64_t cfa;
-  if (rule->cfa == ONSTACK_CFA_SP)
-    cfa = registers->sp + (uint64_t)(int64_t)rule->cfa_offset;
-  else if (rule->cfa == ONSTACK_CFA_FP)
-    cfa = registers->fp + (uint64_t)(int64_t)rule->cfa_offset;
-  else
-    return false;
-  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP || cfa <= registers->sp || cfa & 7) return false;
-  registers->pc = onstack_address_strip(traceback_word(cfa + (uint64_t)((int64_t)rule->ra * 8))) - 1;
-  if (rule->fp != ONSTACK_AT_SAME) registers->fp = traceback_word(cfa + (uint64_t)((int64_t)rule->fp * 8));
-  registers->sp = cfa;
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
-  onstack_module module = {.low = 0};
-  bool stepped = false;
-  onstack_traceback_enter();
-  if (onstack_observe(&onstack_traceback.ready)) {
-    const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
-    if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
-    stepped = rule && traceback_apply(rule, registers);
-  }
-  onstack_traceback_leave();
-  return stepped;
-}
-
-/* ---- core/sampler/unwind/unwinder_frame_pointer_handler.c ---- */
-/*
- * Unwinder `frame_pointer`: follows the chain of frame records {saved frame pointer, return address}.
- *
- * Sources: System V ABI AMD64 3.2.2 (RBP), AAPCS64 6.2.3 (x29), Go's internal ABI (RBP on amd64, x29 on arm64).
- *
- * What it knows and what it does not:
- * - frames[0] is the interrupted PC. In a function that keeps no frame record, or in a prologue, the caller is lost
- *   (its record is not linked yet) but no frame is invented.
- * - A chain must rise: each record lies above the one before, at least one record apart. Only at a known switch of
- *   stacks may it go elsewhere.
- * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
- *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/frame_pointer.h). A zero frame
- *   pointer, the ABIs' mark of that, is found in code without frame pointers too.
- * Between C and Go the next record is elsewhere: frame_pointer_*_handler.c.
- */
-
-/* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
-
-#define CHAIN_ENTRY_BYTES 64u   /* of an entry, which is assembly */
-#define CHAIN_THREAD_BYTES 512u /* before and behind: libc calls a thread's function in two places (thrd_create) */
-#define CHAIN_MAIN_BYTES 256u   /* of the main thread's stack: musl's frames before main; glibc's are larger */
-
-ONSTACK_INTERNAL_DEFINE onstack_chain_roots onstack_chain_roots_known;
-
-void onstack_chain_note_thread(uint64_t return_address) {
-  onstack_store_relaxed(&onstack_chain_roots_known.thread_begins, onstack_address_strip(return_address));
-}
-
-/* Only if libc is a library: code of the program at that place may be main, or a function that main has called. */
-static ONSTACK_HANDLER bool chain_is_before_main(uint64_t address, uint64_t entry) {
-  onstack_code_range range = {0, 0};
-  return onstack_load_relaxed(&onstack_chain_roots_known.has_libc) && onstack_code_is_known(address, &range) &&
-         entry - range.low >= range.high - range.low;
-}
-
-ONSTACK_HANDLER bool onstack_chain_begins(uint64_t address, uint64_t sp) {
-  const onstack_chain_roots *roots = &onstack_chain_roots_known;
-  const uint64_t entry = onstack_load_relaxed(&roots->entry), thread = onstack_load_relaxed(&roots->thread_begins);
-  const uint64_t loader_entry = onstack_load_relaxed(&roots->loader_entry);
-  if (address - entry < CHAIN_ENTRY_BYTES && entry != 0) return true;
-  if (address - loader_entry < CHAIN_ENTRY_BYTES && loader_entry != 0) return true;
-  if (address - (thread - CHAIN_THREAD_BYTES) < 2 * (uint64_t)CHAIN_THREAD_BYTES && thread != 0) return true;
-  return onstack_load_relaxed(&roots->main_sp) - sp < CHAIN_MAIN_BYTES && chain_is_before_main(address, entry);
-}
-
-ONSTACK_HANDLER onstack_truncation onstack_chain_end(uint64_t address, uint64_t sp) {
-  onstack_module module = {.low = 0};
-  if (onstack_chain_begins(address, sp)) return ONSTACK_TRUNCATED_NOT;
-  switch (onstack_modules_find(address, &module)) {
-  case ONSTACK_MODULE_HERE:
-    return ONSTACK_TRUNCATED_NOT_RISING;
-  case ONSTACK_MODULES_CHANGING:
-    return ONSTACK_TRUNCATED_PENDING;
-  default: /* generated code, whose caller cleared the frame pointer on a stack of its own */
-    return ONSTACK_TRUNCATED_STACK_SWITCH;
-  }
-}
-
-/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
-
-#define FP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
-
-/* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
-static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, onstack_fp_cursor *cursor,
-                                                     const uint64_t record[2], uint64_t return_address, uint64_t pc) {
-  const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
-  uint32_t kind = go ? onstack_code_go_kind(go, return_address - 1) : ONSTACK_GO_PLAIN;
-  if (kind == ONSTACK_GO_ROOT || kind == ONSTACK_GO_LEAVES) return FP_ROOT;
-  if (!go && onstack_chain_begins(return_address - 1, cursor->fp + 16)) return FP_ROOT;
-  if (kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
-  /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
-  if (kind == ONSTACK_GO_GROWS) return cursor->scheduled ? FP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (kind == ONSTACK_GO_BY_G || kind == ONSTACK_GO_CROSSCALL2) {
-    const onstack_fp_call call = {go, record[0], pc, return_address, kind};
-    return onstack_fp_cross(memory, cursor, &call) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
-  }
-  cursor->floor = cursor->fp + 16;
-  cursor->fp = record[0];
-  /* arm64: what asmcgocall stored there is its SP, one word below its caller's record. */
-  if (ONSTACK_GO_RECORD_BELOW != 0 && go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += ONSTACK_GO_RECORD_BELOW;
-  if (kind == ONSTACK_GO_BY_FP && cursor->fp != 0) {
-    /* To the other stack, which nobody moves while this one runs: the goroutine waits in systemstack, or the C frames
-       wait below the callback. */
-    cursor->floor = cursor->fp;
-    onstack_memory_enter_stack(memory, cursor->fp);
-  }
-  return ONSTACK_TRUNCATED_NOT;
-}
-
-static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
-  onstack_code_range last = {0, 0};
-  onstack_fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - ONSTACK_FIRST_RECORD_BELOW};
-  uint64_t record[2];
-  uint32_t count = 1;
-  uint32_t switches = 0;
-  onstack_truncation why = ONSTACK_TRUNCATED_NOT;
-  walk->frames[0] = walk->registers->pc;
-  while (cursor.fp != 0) {
-    if (cursor.fp & 7) {
-      why = ONSTACK_TRUNCATED_MISALIGNED;
-      break;
-    }
-    if (cursor.fp < cursor.floor) {
-      why = ONSTACK_TRUNCATED_NOT_RISING;
-      break;
-    }
-    if (!onstack_memory_read_pair(walk->memory, cursor.fp, record)) {
-      why = ONSTACK_TRUNCATED_UNREADABLE;
-      break;
-    }
-    uint64_t return_address = onstack_address_strip(record[1]);
-    if (return_address == 0 && record[0] == 0) break; /* a root that writes its mark as a whole record */
-    if (!onstack_code_is_executable(return_address, &last)) {
-      why = ONSTACK_TRUNCATED_BAD_RETURN;
-      break;
-    }
-    /* Accepted only since the ranges are being written: it may be any number. */
-    if (return_address - last.low >= last.high - last.low) {
-      why = ONSTACK_TRUNCATED_PENDING;
-      break;
-    }
-    if (count == walk->capacity) {
-      why = ONSTACK_TRUNCATED_DEPTH;
-      break;
-    }
-    if (walk->unwound_by) walk->unwound_by[count - 1] = ONSTACK_BY_RECORD;
-    walk->frames[count++] = return_address;
-    uint64_t before = cursor.fp;
-    why = fp_advance(walk->memory, &cursor, record, return_address, walk->frames[count - 2]);
-    if (why != ONSTACK_TRUNCATED_NOT) break;
-    /* Two stacks that point at each other would go round until the capacity is reached; nesting is finite. */
-    if (cursor.fp != 0 && cursor.fp <= before && ++switches > 64) {
-      why = ONSTACK_TRUNCATED_NOT_RISING;
-      break;
-    }
-  }
-  /* The frame pointer is zero. */
-  if (why == ONSTACK_TRUNCATED_NOT) why = onstack_chain_end(walk->frames[count - 1] - (count > 1), cursor.floor);
-  return (onstack_walk_result){count, why == FP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
-                                                                                     fp_run};
-
-/* ---- core/sampler/unwind/unwinder_handler.c ---- */
-/* The unwinders that read no memory by themselves: `pc_only`, and the host's. */
-
-/* Unwinder `pc_only`: the interrupted PC and nothing else. */
-static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
-  walk->frames[0] = walk->registers->pc;
-  return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
-
-/*
- * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
- * count decides how far the drain reads.
- */
-static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
-  onstack_walk_result result =
-      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
-  if (result.frame_count > walk->capacity) {
-    result.frame_count = walk->capacity;
-    result.truncation = ONSTACK_TRUNCATED_DEPTH;
-  }
-  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
-  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
-  return result;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
-
-/* ---- core/sampler/unwind/unwinder_rules_handler.c ---- */
-/*
- * Unwinder `rules`: each frame by the best description of its code.
- *
- *   native code      the module's rule table, derived from .eh_frame (sampler/unwind/rules.h)
- *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
- *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
- *                    (sampler/unwind/go_stack.h, the kinds of Go functions in sampler/unwind/code_map.h)
- *   generated code   frame pointers (sampler/unwind/generated_code.h), as in modules without any
- *                    .eh_frame; where their chain ends there is more above
- *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
- *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
- *
- * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
- * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
- * proven later (sampler/unwind/walk.h); here its frame is marked when it is new.
- *
- * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
- * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
- * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
- */
-/* ---- core/sampler/unwind/rules_cursor.h ---- */
-/*
- * The state of a walk of unwinder_rules_handler.c, and the steps that the walker and its part for the processor
- * (rules_x86_64.h, rules_aarch64.h) share. All are static functions, included there and nowhere else, so that the whole walk
- * is inlined into one frame on the signal stack.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_CURSOR_H
-
-#define RULES_STEP_OK ONSTACK_TRUNCATED_NOT
-#define RULES_STEP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
-#define RULES_SWITCHES 64u                       /* of stacks in one walk; nesting is finite, a circle is not */
-
-/*
- * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED; and ONSTACK_PC_UNPROVEN.
- */
-#define RULES_GENERATED (1u << 1)   /* code in no module */
-#define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
-#define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
-#define RULES_WITHOUT (4u << 1)     /* code of a module that has no rules at all */
-#define RULES_GO_FIRST 5u           /* + index of the runtime << 8 | kind, all << 1 */
-#define RULES_PACKED 0x20000u
-_Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
-_Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
-
-typedef struct rules_cursor {
-  onstack_memory *memory;
-  /* What a source of code may look at and step is a part of the cursor: the signal stack is small. */
-  union {
-    onstack_code_frame frame;
-    struct {
-      uint64_t pc, sp, fp, low;
-      bool exact, switched;
-    };
-  };
-  uint64_t bx, lr;
-  uint32_t switches;
-  bool scheduled;  /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
-  bool by_table;   /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
-  bool fp_unknown; /* until a frame that saves it is passed; all three only on the way through morestack */
-  uint64_t seal;   /* of the PC cache's epoch, for the whole walk */
-  const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
-  const onstack_rule *rule;
-  uint32_t go_kind; /* of pc, where `go` */
-  onstack_module module;
-  onstack_code_range code;
-  bool pending;        /* the module that holds pc will have rules; its frame pointers may be anything */
-  bool generated;      /* no module holds pc */
-  bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
-  const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
-  bool unproven;       /* pc is a return address that has not been seen behind a call yet */
-  bool missed;         /* the interrupted code is not in the map, which is older: any address may be code */
-  bool unlisted;       /* pc may be code only because of that */
-} rules_cursor;
-
-_Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
-                   offsetof(rules_cursor, switched) - offsetof(rules_cursor, frame) ==
-                       offsetof(onstack_code_frame, switched),
-               "both names of a field are one field");
-
-static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
-  return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->go_kind)) << 1;
-}
-
-static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
-  value &= ~(uint64_t)ONSTACK_PC_UNPROVEN;
-  cursor->rule = NULL;
-  cursor->go = NULL;
-  cursor->generated = cursor->described = cursor->pending = false;
-  if (value >= RULES_PACKED) {
-    cursor->rule = (const onstack_rule *)(uintptr_t)value;
-  } else if (value >= RULES_GO_FIRST << 1) {
-    uint64_t go = (value >> 1) - RULES_GO_FIRST;
-    cursor->go = &onstack_code.go[go >> 8];
-    cursor->go_kind = (uint32_t)(go & 0xff);
-  } else {
-    cursor->generated = value == RULES_GENERATED;
-    cursor->described = value == RULES_UNDESCRIBED;
-    cursor->pending = value == RULES_PENDING;
-  }
-}
-
-static ONSTACK_HANDLER bool rules_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
-  /* The pair below the address: its second word. So the last word of a stack can be read as well. */
-  uint64_t pair[2];
-  if (!onstack_memory_read_pair(memory, address - 8, pair)) return false;
-  *word = pair[1];
-  return true;
-}
-
-/* The walk goes on with another stack. */
-static ONSTACK_HANDLER bool rules_enter_stack(rules_cursor *cursor, uint64_t sp) {
-  if (++cursor->switches > RULES_SWITCHES) return false;
-  onstack_memory_enter_stack(cursor->memory, sp);
-  return true;
-}
-
-/* The walk goes on with a stack whose stack pointer is only told by memory: the kernel copies all words of it, and nobody is
-   asked for its bounds. */
-static ONSTACK_HANDLER bool rules_leave_stack(rules_cursor *cursor) {
-  if (++cursor->switches > RULES_SWITCHES) return false;
-  cursor->memory->low = cursor->memory->high = 0;
-  return true;
-}
-
-/* A CFA must be aligned, above the stack pointer, and inside the stack where its bounds are known. */
-static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cursor, uint64_t cfa) {
-  if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (!onstack_address_plausible(cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-  /* With a link register an interrupted function may have no frame yet. */
-  if (cfa < cursor->sp || (cfa == cursor->sp && !(ONSTACK_ARCH_LINK_REGISTER && cursor->exact)))
-    return ONSTACK_TRUNCATED_NOT_RISING;
-  if (cursor->memory->high != 0 && cfa > cursor->memory->high) return ONSTACK_TRUNCATED_UNREADABLE;
-  return RULES_STEP_OK;
-}
-
-/* To the caller by the frame record at FP: {caller's FP, return address}. */
-static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor) {
-  uint64_t record[2];
-  const uint64_t address = cursor->pc - !cursor->exact;
-  if (!cursor->go && onstack_chain_begins(address, cursor->sp)) return RULES_STEP_ROOT;
-  /* Zero is the ABIs' mark of the outermost frame, and Go keeps to it. In other code it may be any number. */
-  if (cursor->fp == 0) return cursor->go ? RULES_STEP_ROOT : onstack_chain_end(address, cursor->sp);
-  if (cursor->fp & 7)
-    return cursor->fp == ONSTACK_UNKNOWN_REGISTER ? ONSTACK_TRUNCATED_NO_RULE : ONSTACK_TRUNCATED_MISALIGNED;
-  if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > ONSTACK_GO_RECORD_BELOW))
-    return ONSTACK_TRUNCATED_NOT_RISING;
-  if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cursor->fp + 16;
-  cursor->fp = record[0];
-  cursor->pc = onstack_address_strip(record[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* ---- code that no module describes --------------------------------------------------------------------------------------- */
-
-static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
-  cursor->switched = false;
-  const onstack_truncation why = onstack_generated_step(&cursor->frame, cursor->memory);
-  if (why != RULES_STEP_OK) return why;
-  if (cursor->switched && ++cursor->switches > RULES_SWITCHES) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* Code that nothing describes, in a module without any rules or in none. */
-static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_cursor *cursor) {
-  return cursor->generated ? rules_step_generated(cursor) : rules_step_record(cursor);
-}
-
-/* ---- Go's changes of stacks, which all processors share ------------------------------------------------------------------ */
-
-/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
-static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
-  uint64_t pair[2];
-  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
-  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = sp + 16;
-  cursor->fp = pair[0];
-  cursor->pc = onstack_address_strip(pair[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
-static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
-  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
-  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = waits.pc;
-  cursor->sp = waits.sp;
-  cursor->lr = waits.lr;
-  cursor->by_table = true;
-  cursor->fp_unknown = true;
-  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
-  return RULES_STEP_OK;
-}
-
-#endif
-
-/*
- * What each processor has its own of, from the file that is named after it. Each defines
- *
- *   rules_step_signal             from the signal trampoline to what was interrupted
- *   rules_read_register           a general register of the interrupted code by its DWARF number
- *   rules_step_undescribed        native code that no rule describes
- *   rules_step_go_interrupted     an interrupted Go function whose pcsp entry is known
- *   rules_step_go_undescribed     ... is not known
- *   rules_step_go_by_record       a Go function that was called, by its frame record
- *   rules_step_go_by_table        ... by pcsp: a caller on a goroutine whose stack is being moved
- *   rules_leave_injected          from asyncPreempt or sigpanic to what it was put before
- */
-#if defined(__x86_64__)
-/* ---- core/sampler/unwind/rules_x86_64.h ---- */
-/* The part of unwinder_rules_handler.c for x86_64; included there and nowhere else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_X86_64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_X86_64_H
-
-/* ---- native code --------------------------------------------------------------------------------------------------------- */
-
-/*
- * The kernel's signal frame, which the trampoline finds at SP: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) with
- * gregs from 40 on: 10 RBP, 11 RBX, 15 RSP, 16 RIP.
- */
-static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
-  uint64_t frame[2], code[2];
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 10, frame) ||
-      !onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 15, code))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->bx = frame[1];
-  cursor->fp = frame[0];
-  cursor->sp = code[0];
-  cursor->pc = code[1];
-  cursor->exact = true;
-  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
-}
-
-/* System V ABI AMD64, figure 3.36 -> gregs (arch/x86/include/uapi/asm/sigcontext.h: r8 .. r15, di, si, bp, bx, dx, ax, cx,
-   sp). */
-static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
-  static const uint8_t places[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};
-  if (!cursor->context || number >= ONSTACK_COUNT_OF(places)) return false;
-  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 40))[places[number]];
-  return true;
-}
-
-/*
- * lld writes no CFI for .plt. The words that an interrupted stub has pushed below the return address; -1: it is no stub.
- *   entry   [endbr64] [bnd] jmp *slot(%rip)          (ff 25): none
- *           push $index (68)                         : none yet
- *           [bnd] jmp first (e9) behind the push     : one
- *   first   push link_map(%rip) (ff 35)              : one
- *           [bnd] jmp *resolver(%rip) behind it      : two
- */
-static ONSTACK_HANDLER int rules_plt_pushed(const uint8_t *code) {
-  const uint8_t *before = code;
-  bool jump_of_first = before[-6] == 0xff && before[-5] == 0x35;
-  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
-  if (code[0] == 0x68 && (code[5] == 0xe9 || (code[5] == 0xf2 && code[6] == 0xe9))) return 0;
-  if (code[0] == 0xff && code[1] == 0x35) return 1;
-  if (code[0] == 0xf2) code++;
-  if (code[0] == 0xff && code[1] == 0x25) return jump_of_first ? 2 : 0;
-  return code[0] == 0xe9 && before[-5] == 0x68 ? 1 : -1;
-}
-
-/* To the caller of an interrupted stub. False: it is none. */
-static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
-  uint64_t code[3];
-  uint64_t pair[2];
-  if (!cursor->exact || !cursor->memory->copy_works) return false;
-  const uint64_t at[3] = {cursor->pc - 8, cursor->pc, cursor->pc + 8};
-  if (onstack_memory_copy_many(at, 3, code) < 3) return false;
-  int pushed = rules_plt_pushed((const uint8_t *)&code[1]);
-  if (pushed < 0) return false;
-  uint64_t cfa = cursor->sp + 8 * (uint64_t)pushed + 8;
-  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
-  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return false;
-  cursor->sp = cfa;
-  cursor->pc = pair[1];
-  cursor->exact = false;
-  return true;
-}
-
-static ONSTACK_HANDLER bool rules_is_move(const uint8_t *code) { /* mov %rsp,%rbp */
-  return code[0] == 0x48 && ((code[1] == 0x89 && code[2] == 0xe5) || (code[1] == 0x8b && code[2] == 0xec));
-}
-
-/* A prologue's `push %rbp`, behind an endbr64 or not, and `ret`; `linked`: the `mov %rsp,%rbp` behind the push. A push without
-   it may stand anywhere, where RBP is any number. A blocked thread is at a `syscall`, which may come right before the `ret`. */
-static ONSTACK_HANDLER bool rules_is_edge(const uint8_t *code, bool linked) {
-  if (linked) return code[-1] == 0x55 && rules_is_move(code);
-  if (code[0] == 0x0f && code[1] == 0x05) return code[2] == 0xc3;
-  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
-  if (code[0] == 0xf3) code++;
-  return (code[0] == 0x55 && rules_is_move(code + 1)) || code[0] == 0xc3;
-}
-
-/*
- * To the caller of a function that has no frame yet, or none any more: the frame pointer is its caller's, so the record there
- * would skip that one. False: the function has its frame. Its code is looked at (a microsecond) only where the stack looks
- * like it, as a mere number seldom does.
- */
-static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
-  uint64_t words[2];
-  onstack_code_range range = {0, 0};
-  if (!cursor->exact || !cursor->memory->copy_works || !onstack_memory_read_pair(cursor->memory, cursor->sp, words))
-    return false;
-  const bool linked = words[0] == cursor->fp;
-  const uint64_t back = words[linked], cfa = cursor->sp + (linked ? 16 : 8);
-  if (!onstack_address_plausible(back) || !onstack_code_is_known(back - 1, &range)) return false;
-  const uint64_t at = (cursor->pc - linked) & ~(uint64_t)7; /* all bytes that are looked at are in the pair */
-  if (!onstack_memory_copy_pair(at, words) || !rules_is_edge((const uint8_t *)words + (cursor->pc - at), linked))
-    return false;
-  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
-  cursor->sp = cfa;
-  cursor->pc = back;
-  cursor->exact = false;
-  return true;
-}
-
-/* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
-  /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
-  if (!cursor->described || !cursor->exact)
-    return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
-  return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
-}
-
-/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
-
-/* A Go function without a pcsp table. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
-  return rules_step_record(cursor);
-}
-
-/* A Go frame that is as large as pcsp says. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
-  uint64_t pair[2];
-  uint64_t cfa = cursor->sp + (uint64_t)frame->depth + 8;
-  onstack_truncation why = rules_check_cfa(cursor, cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cfa;
-  /* With depth 0 nothing is saved, but for duffcopy and duffzero before Go 1.26: their callers make a record around the
-     return address, below their own SP (cmd/compile, DUFFCOPY). */
-  if (frame->depth >= 8 || cursor->fp == cfa - 16) {
-    cursor->fp = pair[0];
-    cursor->fp_unknown = false;
-  }
-  cursor->pc = pair[1];
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* A caller on a goroutine whose stack is being moved. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *cursor) {
-  onstack_go_frame frame;
-  if (onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) && !frame.writes_sp)
-    return rules_step_go_frame(cursor, &frame);
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-/*
- * Interrupted in asmcgocall. C gives RBP back as it got it, while a callback may have moved the goroutine's stack: RBP
- * leads to a freed stack then. Behind the call it is believed only where it agrees with SP or with what is stored there.
- */
-static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
-  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
-  if (special && cursor->pc - special->body.low <= special->switch_at) return true;
-  return cursor->fp == cursor->sp || cursor->fp == onstack_go_waiting_sp(cursor->memory, cursor->sp);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
-  /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
-  if (!frame->writes_sp || frame->depth < 8 || cursor->pc - frame->entry < 4) return rules_step_go_frame(cursor, frame);
-  if (cursor->go_kind == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = 0; /* the record may lie below: another stack */
-  return rules_step_record(cursor);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
-  uint64_t link[2];
-  switch (cursor->go_kind) {
-  case ONSTACK_GO_BY_G:
-    /* asmcgocall calls gosave_systemstack_switch first, on the goroutine's stack: its record is at SP then. */
-    return cursor->fp == cursor->sp ? rules_step_record(cursor) : rules_step_waiting(cursor);
-  case ONSTACK_GO_BY_FP:
-    /* Its record is on the other stack, which nobody moves while this one runs. */
-    if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-    cursor->sp = 0;
-    break;
-  case ONSTACK_GO_CROSSCALL2:
-    /* It saves RBP twice (runtime/cgo/asm_amd64.s): RBP points one word below its record, at a link to it. */
-    if (onstack_memory_read_pair(cursor->memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
-    break;
-  default:
-    break;
-  }
-  return rules_step_record(cursor);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cursor) {
-  cursor->exact = true;
-  return RULES_STEP_OK;
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/sampler/unwind/rules_aarch64.h ---- */
-/* The part of unwinder_rules_handler.c for aarch64; included there and nowhere else. */
-#ifndef ONSTACK_SAMPLER_UNWIND_RULES_AARCH64_H
-#define ONSTACK_SAMPLER_UNWIND_RULES_AARCH64_H
-
-/* ---- native code --------------------------------------------------------------------------------------------------------- */
-
-/*
- * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
- * fault_address, x0 .. x30, sp, pc.
- */
-static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
-  uint64_t frame[2], code[2];
-  uint64_t registers = cursor->sp + 128 + 176 + 8;
-  if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
-      !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = onstack_address_strip(frame[1]);
-  cursor->fp = frame[0];
-  cursor->sp = code[0];
-  cursor->pc = code[1];
-  cursor->exact = true;
-  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
-}
-
-static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
-  if (!cursor->context || number > 30) return false;
-  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
-  return true;
-}
-
-/* An instruction, which may lie in memory that somebody unmaps. */
-static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
-  uint64_t pair[2];
-  if (pc & 3 || !onstack_memory_read_pair(cursor->memory, pc & ~(uint64_t)7, pair)) return false;
-  *code = (uint32_t)(pair[0] >> (pc & 4) * 8);
-  return true;
-}
-
-/*
- * The kernel's trampoline has no CFI on arm64 (arch/arm64/kernel/vdso/sigreturn.S says why), and a libc may bring its
- * own: it is known by its two instructions, mov x8, #139; svc #0, as in libgcc. They are read only where SP may point at
- * the kernel's frame, so other code without CFI costs little: uc_flags and uc_link, behind the siginfo (which is written
- * for SA_SIGINFO only), are zero.
- */
-static ONSTACK_HANDLER bool rules_is_trampoline(const rules_cursor *cursor) {
-  uint64_t info[2];
-  uint32_t code, next;
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 128, info) || info[0] != 0 || info[1] != 0) return false;
-  if (!rules_read_code(cursor, cursor->pc, &code)) return false;
-  if (cursor->exact && code == 0xd4000001u) return rules_read_code(cursor, cursor->pc - 4, &code) && code == 0xd2801168u;
-  return code == 0xd2801168u && rules_read_code(cursor, cursor->pc + 4, &next) && next == 0xd4000001u;
-}
-
-/*
- * Linkers write no CFI for .plt and for branch veneers on arm64. Which instruction of
- *   adrp x16, page; ldr x17, [x16, #n]; add x16, x16, #n; br x17 (or br x16)
- * `code` is; -1: none. None of them moves SP or LR.
- */
-static ONSTACK_HANDLER int rules_plt_place(uint32_t code) {
-  if ((code & 0x9f00001fu) == 0x90000010u) return 0;
-  if ((code & 0xffc003ffu) == 0xf9400211u) return 1;
-  if ((code & 0xffc003ffu) == 0x91000210u) return 2;
-  return (code & 0xffffffdfu) == 0xd61f0200u ? 3 : -1;
-}
-
-/* To the caller of an interrupted stub. False: it is none. */
-static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
-  uint32_t code, before;
-  if (!cursor->exact || !rules_read_code(cursor, cursor->pc, &code)) return false;
-  bool entry = code == 0xd503245fu || code == 0xa9bf7bf0u; /* bti c; the first of .plt: stp x16, x30, [sp, #-16]! */
-  int place = rules_plt_place(code);
-  if (!entry && place < 0) return false;
-  if (!entry && rules_read_code(cursor, cursor->pc - 4 * (uint64_t)(place + 1), &before) && before == 0xa9bf7bf0u)
-    cursor->sp += 16;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-/*
- * An interrupted function of another module than LR: it has not called anything, or LR would be in it, so the caller is
- * in LR. That is the vDSO, whose functions have neither CFI nor frames on arm64. False: LR says nothing.
- */
-static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
-  onstack_code_range here = {0, 0};
-  uint64_t record[2];
-  if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
-  if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
-  /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
-    return false;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-#define RULES_STP_MASK 0xffc07fffu
-#define RULES_STP_FP_LR 0xa9807bfdu /* stp x29, x30, [sp, #-n]! */
-#define RULES_MOV_FP_SP 0x910003fdu /* mov x29, sp */
-#define RULES_PACIASP 0xd503233fu
-#define RULES_RET 0xd65f03c0u
-#define RULES_RETAA 0xd65f0bffu
-
-/*
- * To the caller of an interrupted function that has no frame yet, or none any more: the frame pointer is its caller's, so the
- * record there would skip that one. False: the function has its frame.
- */
-static ONSTACK_HANDLER bool rules_step_edge(rules_cursor *cursor) {
-  uint64_t words;
-  onstack_code_range range = {0, 0};
-  const uint64_t at = cursor->pc - 4;
-  if (!cursor->exact || !cursor->memory->copy_works || !onstack_address_plausible(cursor->lr) ||
-      !onstack_code_is_known(cursor->lr - 1, &range))
-    return false;
-  if (onstack_memory_copy_many(&at, 1, &words) == 0) return false;
-  const uint32_t before = (uint32_t)words, code = (uint32_t)(words >> 32);
-  if (code == RULES_MOV_FP_SP && (before & RULES_STP_MASK) == RULES_STP_FP_LR)
-    cursor->sp += 8 * (128 - (before >> 15 & 127)); /* its immediate is negative */
-  else if ((code & RULES_STP_MASK) != RULES_STP_FP_LR && code != RULES_PACIASP && code != RULES_RET && code != RULES_RETAA)
-    return false;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-/* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
-  if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
-  if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  if (cursor->described && cursor->exact) return ONSTACK_TRUNCATED_NO_RULE;
-  return rules_step_edge(cursor) ? RULES_STEP_OK : rules_step_by_frame_pointer(cursor);
-}
-
-/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
-
-/*
- * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
- *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
- *   large:  sub x20, sp, #n;  stp x29, lr, [x20, #-8];  mov sp, x20;  sub x29, sp, #8
- *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
- * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
- */
-
-/* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cursor) {
-  const onstack_go_runtime *go = cursor->go;
-  onstack_go_frame frame;
-  bool known = onstack_go_frame_at(go, cursor->exact ? cursor->pc : cursor->pc - 1, &frame);
-  uint64_t sp = cursor->fp + 8;
-  if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->sp = 0;
-  onstack_truncation why = rules_step_record(cursor);
-  if (why == RULES_STEP_OK && known && onstack_code_go_kind(go, cursor->pc - 1) == ONSTACK_GO_CROSSCALL2)
-    cursor->sp = sp + (uint64_t)frame.depth;
-  return why;
-}
-
-/* crosscall2 (runtime/cgo/asm_arm64.s) keeps C's x29 and LR at the top of its frame, and has no record of its own. */
-static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2(rules_cursor *cursor, const onstack_go_frame *frame) {
-  uint64_t pair[2];
-  uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
-  onstack_truncation why = rules_check_cfa(cursor, cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (cursor->exact && onstack_code_go_kind(cursor->go, cursor->lr - 1) != ONSTACK_GO_CROSSCALL2) {
-    cursor->pc = cursor->lr; /* it has not called yet, or has loaded them back */
-  } else {
-    if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-    cursor->fp = pair[0];
-    cursor->pc = onstack_address_strip(pair[1]);
-  }
-  cursor->sp = cfa;
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2_called(rules_cursor *cursor) {
-  onstack_go_frame frame;
-  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  return rules_step_crosscall2(cursor, &frame);
-}
-
-/* True if x29 points to the frame at SP: at its record, or at the one that a caller of duffzero and duffcopy writes two
-   words below it. Otherwise it is the caller's: in a prologue, an epilogue, or on another stack. */
-static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) { return cursor->sp - cursor->fp - 8 <= 16; }
-
-/* Inside morestack on the goroutine's stack: x3 holds who called the function that LR returns to, and that function has
-   no frame yet. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_grower(rules_cursor *cursor) {
-  uint64_t caller;
-  if (!rules_read_register(cursor, 3, &caller)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = cursor->lr;
-  cursor->lr = onstack_address_strip(caller);
-  cursor->by_table = true;
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* In mcall, morestack or gogo before the change of stacks. LR is the caller's until they call save_g. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_leaving(rules_cursor *cursor) {
-  bool called = onstack_code_go_kind(cursor->go, cursor->lr - 1) == cursor->go_kind;
-  if (cursor->go_kind == ONSTACK_GO_GROWS) return called ? rules_step_growing(cursor) : rules_step_go_grower(cursor);
-  if (called) return cursor->go_kind == ONSTACK_GO_LEAVES ? RULES_STEP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* No frame: the caller is in LR. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *cursor) {
-  uint64_t link[2];
-  if (cursor->go_kind == ONSTACK_GO_GROWS || cursor->go_kind == ONSTACK_GO_LEAVES || cursor->go_kind == ONSTACK_GO_RESUMES)
-    return rules_step_go_leaving(cursor);
-  /* In duffzero or duffcopy: x29 is at the caller's second record, whose link leads to the first. */
-  if (cursor->sp - cursor->fp == 24 && onstack_memory_read_pair(cursor->memory, cursor->fp, link) &&
-      link[0] == cursor->sp - 8)
-    cursor->fp = link[0];
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/*
- * Interrupted in asmcgocall between its first change of SP and the return of its frame pointer
- * (sampler/modules/go_layout_aarch64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it
- * in what was stored, and at the end in SP.
- */
-static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_cursor *cursor) {
-  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
-  uint64_t sp, pair[2];
-  if (!special || special->switch_at == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (cursor->pc - special->body.low > special->switch_at) {
-    sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
-    if (sp == 0) sp = cursor->sp;
-  } else if (!rules_read_register(cursor, 2, &sp)) {
-    return ONSTACK_TRUNCATED_STACK_SWITCH;
-  }
-  if (sp != cursor->sp && !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!onstack_memory_read_pair(cursor->memory, sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = sp + 16;
-  cursor->fp = pair[0];
-  cursor->pc = onstack_address_strip(pair[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* An interrupted Go function: what pcsp says about this very instruction. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
-  uint64_t pair[2];
-  if (cursor->go_kind == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
-  if (frame->depth == 0) return rules_step_go_leaf(cursor);
-  if (cursor->go_kind == ONSTACK_GO_BY_G) return rules_step_asmcgocall_exact(cursor);
-  uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
-  onstack_truncation why = rules_check_cfa(cursor, cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  bool linked = rules_go_is_linked(cursor);
-  /* Prologue: str lr, [sp, #-n]!; stur x29, [sp, #-8]; sub x29, sp, #8. Behind it x29 is good whatever SP does, but for
-     the epilogue, which loads it back first. */
-  if (frame->writes_sp && !linked && cursor->pc - frame->entry > 8 && pair[0] != cursor->fp)
-    return rules_step_go_switch(cursor);
-  if (linked) cursor->fp = pair[0];
-  cursor->sp = cfa;
-  cursor->pc = onstack_address_strip(pair[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/*
- * SP is a multiple of 16, so records lie at 8 beyond one. asmcgocall on a system stack stores its SP over its caller's
- * saved x29 (nosave in runtime/asm_arm64.s) and gives that back: one word below the caller's record.
- */
-static ONSTACK_HANDLER void rules_go_repair_fp(rules_cursor *cursor) {
-  if ((cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += 8;
-}
-
-/* Where a signal handler of Go's makes a function call asyncPreempt or sigpanic, it pushes LR first (pushCall and
-   preparePanic in runtime/signal_arm64.go, 16 bytes). The cursor comes from a called asyncPreempt. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_injected(rules_cursor *cursor) {
-  onstack_go_frame frame;
-  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  uint64_t cfa = cursor->fp + 8 + (uint64_t)frame.depth;
-  onstack_truncation why = rules_step_record(cursor);
-  cursor->sp = cfa;
-  return why;
-}
-
-/* To what the function was made to call: its LR and SP as they were. */
-static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cursor) {
-  uint64_t pair[2];
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = onstack_address_strip(pair[0]);
-  cursor->sp += 16;
-  cursor->exact = true;
-  return RULES_STEP_OK;
-}
-
-/* A caller on a goroutine whose stack is being moved. Depth 0 is the one that called morestack, before it made a frame. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *cursor) {
-  onstack_go_frame frame;
-  uint64_t pair[2];
-  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) || frame.writes_sp) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (frame.depth == 0) {
-    if (cursor->lr == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
-    cursor->pc = cursor->lr;
-    cursor->lr = 0;
-    return RULES_STEP_OK;
-  }
-  uint64_t cfa = cursor->sp + (uint64_t)frame.depth;
-  onstack_truncation why = rules_check_cfa(cursor, cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cfa;
-  cursor->fp = pair[0];
-  cursor->fp_unknown = false;
-  cursor->pc = onstack_address_strip(pair[1]);
-  return RULES_STEP_OK;
-}
-
-/* An instruction that pcsp has no entry for. What asyncPreempt's caller needs is not in its record alone. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
-  return cursor->go_kind == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
-  rules_go_repair_fp(cursor);
-  switch (cursor->go_kind) {
-  case ONSTACK_GO_BY_G:
-    return rules_step_waiting(cursor);
-  case ONSTACK_GO_BY_FP:
-    return rules_step_go_switch(cursor);
-  case ONSTACK_GO_CROSSCALL2:
-    return rules_step_crosscall2_called(cursor);
-  case ONSTACK_GO_EXACT:
-    return rules_step_go_injected(cursor);
-  default:
-    return rules_step_record(cursor);
-  }
-}
-
-#endif
-
-#endif
-
-/* ---- code that .eh_frame describes --------------------------------------------------------------------------------------- */
-
-/*
- * Whether the caller's frame is on another stack: coroutines lead to their parent's by a link in memory, and a function that
- * calls on a stack of its choice (psm) has its frame pointer on the one that it came from.
- */
-static ONSTACK_HANDLER bool rules_cfa_is_elsewhere(const rules_cursor *cursor, uint64_t cfa) {
-  const onstack_memory *memory = cursor->memory;
-  if (cursor->rule->cfa == ONSTACK_CFA_SP || cursor->rule->cfa == ONSTACK_CFA_PLT) return false;
-  if (cfa & 7 || !onstack_address_plausible(cfa)) return false;
-  if (memory->high != 0 && (cfa <= memory->low || cfa > memory->high)) return true;
-  return cfa <= cursor->sp && onstack_rule_is_link(cursor->rule);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
-  switch (rule->cfa) {
-  case ONSTACK_CFA_SP:
-    *cfa = cursor->sp + offset;
-    break;
-  case ONSTACK_CFA_FP:
-    *cfa = cursor->fp + offset;
-    break;
-  case ONSTACK_CFA_BX:
-    *cfa = cursor->bx + offset;
-    break;
-  case ONSTACK_CFA_DEREF_FP:
-    if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += (uint64_t)rule->after * 8;
-    break;
-  case ONSTACK_CFA_DEREF_SP:
-    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += (uint64_t)rule->after * 8;
-    break;
-  case ONSTACK_CFA_REGISTER:
-    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += offset;
-    break;
-  default: /* ONSTACK_CFA_PLT */
-    *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
-  }
-  if (!rules_cfa_is_elsewhere(cursor, *cfa)) return rules_check_cfa(cursor, *cfa);
-  return rules_leave_stack(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-
-/* Return address and frame pointer of the caller; neighbours in memory nearly always. */
-static ONSTACK_HANDLER bool rules_read_caller(rules_cursor *cursor, uint64_t cfa, uint64_t *ra, uint64_t *fp) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t ra_at = cfa + (uint64_t)((int64_t)rule->ra * 8);
-  uint64_t pair[2];
-  *fp = cursor->fp;
-  if (rule->ra == ONSTACK_AT_SAME) {
-    if (!cursor->exact) return false; /* the link register is known for an interrupted frame only */
-    *ra = cursor->lr;
-  } else if (!onstack_memory_read_pair(cursor->memory, ra_at - 8, pair)) {
-    return false;
-  } else {
-    *ra = pair[1];
-    if (rule->fp == rule->ra - 1) *fp = pair[0];
-  }
-  if (rule->fp == ONSTACK_AT_SAME || (rule->ra != ONSTACK_AT_SAME && rule->fp == rule->ra - 1)) return true;
-  if (rule->fp == ONSTACK_AT_FP) return rules_read(cursor->memory, cursor->fp, fp);
-  return rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->fp * 8), fp);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t cfa, ra, fp, bx = cursor->bx;
-  if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
-  if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
-  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
-  onstack_truncation why = rules_find_cfa(cursor, &cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
-  if (ONSTACK_ARCH_FOLLOWS_BX && rule->bx != ONSTACK_AT_SAME &&
-      !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cfa;
-  cursor->fp = fp;
-  cursor->bx = bx;
-  cursor->pc = onstack_address_strip(ra);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-/* ---- Go code ------------------------------------------------------------------------------------------------------------- */
-
-/* Interrupted in a function that moves to another stack: has SP changed already? */
-static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor *cursor, bool *switched) {
-  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
-  if (!special || special->switch_at == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  *switched = cursor->pc - special->body.low >= special->switch_at;
-  return RULES_STEP_OK;
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor) {
-  switch (cursor->go_kind) {
-  case ONSTACK_GO_ROOT:
-  case ONSTACK_GO_LEAVES:
-    return RULES_STEP_ROOT;
-  case ONSTACK_GO_LOST:
-  case ONSTACK_GO_RESUMES:
-    return ONSTACK_TRUNCATED_STACK_SWITCH;
-  case ONSTACK_GO_GROWS:
-    return rules_step_growing(cursor);
-  default:
-    break;
-  }
-  if (cursor->by_table && (cursor->go_kind == ONSTACK_GO_PLAIN || cursor->go_kind == ONSTACK_GO_EXACT))
-    return rules_step_go_by_table(cursor);
-  if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  return rules_step_go_by_record(cursor);
-}
-
-/* An interrupted Go function: what pcsp says about this very instruction. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
-  onstack_go_frame frame;
-  if (cursor->go_kind == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
-  if (cursor->go_kind == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
-  if (cursor->go_kind == ONSTACK_GO_GROWS || cursor->go_kind == ONSTACK_GO_LEAVES || cursor->go_kind == ONSTACK_GO_RESUMES) {
-    bool switched;
-    onstack_truncation why = rules_check_switch(cursor, &switched);
-    if (why != RULES_STEP_OK) return why;
-    if (switched) return rules_step_go_called(cursor);
-  }
-  if (!onstack_go_frame_at(cursor->go, cursor->pc, &frame)) return rules_step_go_undescribed(cursor);
-  return rules_step_go_interrupted(cursor, &frame);
-}
-
-/* ---- frames that are known ----------------------------------------------------------------------------------------------- */
-
-/*
- * What most frames are: a return address that the PC cache knows, with a plain rule or in a plain Go function, on a page that
- * was just proven readable. rules_run_hot takes as many such frames as follow each other, with the cursor in registers, and
- * leaves everything else to the general step; what it does take is exactly what rules_step would have taken
- * (tests/core/test_walk_alike.c compares them).
- */
-
-/* What may be loaded: proven by this walk, and inside the bounds of the stack. */
-typedef struct rules_window {
-  uint64_t low, high;
-} rules_window;
-
-static ONSTACK_HANDLER rules_window rules_window_of(const onstack_memory *memory) {
-  rules_window window = {memory->page_low, memory->page_high};
-  if (memory->high != 0 && memory->high < window.high) window.high = memory->high;
-  return window;
-}
-
-/* The word at an offset of words from the CFA; a register that is kept stays as it is. False: outside of the window. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_word(rules_window window, uint64_t cfa,
-                                                                                 int16_t words, uint64_t *word) {
-  if (words == ONSTACK_AT_SAME) return true;
-  uint64_t at = cfa + (uint64_t)((int64_t)words * 8);
-  if (at < window.low || at >= window.high || window.high - at < 8) return false;
-  *word = *(const volatile uint64_t *)(uintptr_t)at;
-  return true;
-}
-
-typedef struct rules_hot {
-  uint64_t pc, sp, fp, bx;
-} rules_hot;
-
-/* One frame up by its rule. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_native(const onstack_rule *rule,
-                                                                                   rules_window window, rules_hot *at) {
-  uint64_t cfa = rule->cfa == ONSTACK_CFA_SP ? at->sp : at->fp, ra = 0, fp = at->fp, bx = at->bx;
-  if (rule->cfa != ONSTACK_CFA_SP && rule->cfa != ONSTACK_CFA_FP) return false;
-  cfa += (uint64_t)(int64_t)rule->cfa_offset;
-  if (cfa & 7 || cfa <= at->sp || cfa > window.high) return false;
-  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP) return false;
-  if (!rules_hot_word(window, cfa, rule->ra, &ra) || !rules_hot_word(window, cfa, rule->fp, &fp)) return false;
-  if (ONSTACK_ARCH_FOLLOWS_BX && !rules_hot_word(window, cfa, rule->bx, &bx)) return false;
-  *at = (rules_hot){onstack_address_strip(ra), cfa, fp, bx};
-  return true;
-}
-
-/* One frame up by the record of a plain Go function: rules_step_record. Not on arm64, where a record may have to be
-   repaired first. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_go(rules_window window, rules_hot *at) {
-  if (ONSTACK_GO_RECORD_BELOW != 0) return false;
-  uint64_t record = at->fp;
-  if (record & 7 || record < at->sp || record < window.low || record >= window.high || window.high - record < 16)
-    return false;
-  const volatile uint64_t *words = (const volatile uint64_t *)(uintptr_t)record;
-  *at = (rules_hot){words[1], record + 16, words[0], at->bx};
-  return true;
-}
-
-static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {
-  return value < RULES_PACKED && value >= RULES_GO_FIRST << 1 &&
-         (((value >> 1) - RULES_GO_FIRST) & 0xff) == ONSTACK_GO_PLAIN;
-}
-
-/* What the cache holds of the cursor's place, where it can be left on this way; else 0. */
-static ONSTACK_HANDLER uint64_t rules_hot_value(const rules_cursor *cursor) {
-  if (cursor->fp_unknown) return 0;
-  if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
-  if (!cursor->go || cursor->go_kind != ONSTACK_GO_PLAIN || cursor->exact || cursor->by_table) return 0;
-  return rules_pack_go(cursor);
-}
-
-/* Returns how many frames there are now; the cursor stands at the last of them. */
-static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstack_walk *walk, uint32_t count) {
-  const rules_window window = rules_window_of(cursor->memory);
-  const uint32_t before = count;
-  const uint64_t seal = cursor->seal;
-  uint64_t value = rules_hot_value(cursor);
-  rules_hot at = {cursor->pc, cursor->sp, cursor->fp, cursor->bx};
-  while (value != 0 && count < walk->capacity) {
-    rules_hot next = at;
-    bool native = value >= RULES_PACKED;
-    if (native ? !rules_hot_native((const onstack_rule *)(uintptr_t)value, window, &next) : !rules_hot_go(window, &next))
-      break;
-    uint64_t found = onstack_pc_recall(next.pc - 1, seal);
-    /* Unknown, to be marked, or to be left in ways of its own. */
-    if (found & ONSTACK_PC_UNPROVEN || (found < RULES_PACKED && (cursor->by_table || !rules_is_plain_go(found)))) break;
-    if (walk->unwound_by) walk->unwound_by[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;
-    walk->frames[count++] = next.pc;
-    at = next;
-    value = found;
-  }
-  if (count == before) return count;
-  rules_unpack(cursor, value);
-  cursor->pc = at.pc;
-  cursor->sp = at.sp;
-  cursor->fp = at.fp;
-  cursor->bx = at.bx;
-  cursor->exact = false;
-  cursor->unproven = false;
-  cursor->context = NULL;
-  return count;
-}
-
-/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
-
-/* Code that is entered by other means than a call, or enters its callee by a jump (corosensei): nothing can be proven of it,
-   and its frames are known by themselves. */
-static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
-  if (cursor->go) return cursor->go_kind == ONSTACK_GO_ROOT;
-  if (!cursor->rule) return false;
-  const uint8_t cfa = cursor->rule->cfa;
-  return cfa == ONSTACK_CFA_ROOT || cfa == ONSTACK_CFA_SIGNAL ||
-         (cfa == ONSTACK_CFA_DEREF_FP && onstack_rule_is_link(cursor->rule));
-}
-
-/* Looks up what describes an address, and returns what the cache is to hold; 0: it is not code. */
-static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t address) {
-  rules_unpack(cursor, 0); /* nothing */
-  cursor->go = onstack_code_find_go(address);
-  if (cursor->go) {
-    cursor->go_kind = onstack_code_go_kind(cursor->go, address);
-    return rules_pack_go(cursor);
-  }
-  const onstack_modules_status status = onstack_modules_find(address, &cursor->module);
-  const bool held = status == ONSTACK_MODULE_HERE;
-  if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
-  cursor->pending = held ? cursor->module.pending : status == ONSTACK_MODULES_CHANGING;
-  if (held && cursor->pending) cursor->rule = onstack_described_find(address);
-  if (cursor->rule) {
-    cursor->pending = false;
-    return (uint64_t)(uintptr_t)cursor->rule;
-  }
-  /* The code map is older than the loader's word: what a library that was opened a moment ago has is not generated. */
-  const bool listed = onstack_code_is_executable(address, &cursor->code);
-  if (!listed && !cursor->pending) return 0;
-  if (!listed || cursor->pending) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
-  cursor->generated = status == ONSTACK_MODULE_NONE;
-  cursor->described = held && cursor->module.table;
-  if (cursor->pending) return RULES_PENDING;
-  return cursor->generated ? RULES_GENERATED : cursor->described ? RULES_UNDESCRIBED : RULES_WITHOUT;
-}
-
-/* Finds out what describes the cursor's PC. False: it is not code at all. */
-static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
-  cursor->unlisted = false;
-  uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
-  uint64_t value = onstack_pc_recall(address, cursor->seal);
-  if (value) {
-    rules_unpack(cursor, value);
-  } else {
-    value = rules_find_out(cursor, address);
-    if (!value) return false;
-    /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
-    if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
-    /* What is so only because a map is being written at this moment is not remembered. */
-    const bool by_range = value < RULES_GO_FIRST << 1;
-    cursor->unlisted = by_range && cursor->missed;
-    if (!by_range || (!cursor->missed && address - cursor->code.low < cursor->code.high - cursor->code.low))
-      onstack_pc_remember(address, value, cursor->seal);
-  }
-  cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
-  return true;
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
-  bool interrupts = cursor->go_kind == ONSTACK_GO_EXACT;
-  if (cursor->go_kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
-  onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
-  if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
-  return why;
-}
-
-/* One frame up; *how: by what (ONSTACK_BY_*). */
-static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, uint8_t *how) {
-  if (cursor->go) {
-    *how = ONSTACK_BY_GO;
-    return rules_step_go(cursor);
-  }
-  *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
-  if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
-  return cursor->rule ? rules_step_native(cursor) : rules_step_undescribed(cursor);
-}
-
-static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk *walk) {
-  const onstack_registers *registers = walk->registers;
-  cursor->memory = walk->memory;
-  cursor->pc = registers->pc;
-  cursor->sp = registers->sp;
-  cursor->fp = registers->fp;
-  cursor->bx = registers->reserved[ONSTACK_REGISTER_RBX];
-  cursor->lr = onstack_address_strip(registers->lr);
-  cursor->exact = true;
-  cursor->low = registers->sp;
-  cursor->switches = 0;
-  cursor->scheduled = false;
-  cursor->by_table = false;
-  cursor->fp_unknown = false;
-  /* Before any rule is looked up; pairs with sampler/modules/modules.c. */
-  cursor->seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
-  cursor->module.low = cursor->module.high = 0;
-  cursor->module.table = NULL;
-  cursor->code.low = cursor->code.high = 0;
-  cursor->context = walk->ucontext;
-  cursor->unproven = cursor->missed = cursor->unlisted = false;
-}
-
-/*
- * The interrupted PC lies in no range that is known. It runs, so the map is older than the code, and than its neighbours:
- * whatever could be code is taken for it, and the consumer asks the next map, before it proves the calls.
- */
-static ONSTACK_HANDLER void rules_begin_in_new_code(rules_cursor *cursor) {
-  if (!cursor->memory->copy_works || onstack_load_relaxed(&onstack_code.count) >= ONSTACK_CODE_RANGES) return;
-  cursor->code = (onstack_code_range){ONSTACK_ADDRESS_LOW, ONSTACK_ADDRESS_HIGH};
-  cursor->generated = cursor->missed = true;
-  onstack_store_relaxed(&onstack_code.missed, 1u);
-}
-
-static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
-  rules_cursor cursor;
-  uint32_t count = 1;
-  uint8_t how;
-  onstack_truncation why;
-  rules_begin(&cursor, walk);
-  walk->frames[0] = cursor.pc;
-  if (!rules_locate(&cursor)) rules_begin_in_new_code(&cursor); /* wherever the PC is, it is recorded */
-  for (;;) {
-    count = rules_run_hot(&cursor, walk, count);
-    why = rules_step(&cursor, &how);
-    if (why != RULES_STEP_OK || cursor.pc == 0) break;
-    cursor.context = NULL;
-    if (cursor.pc & ONSTACK_ARCH_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
-      why = ONSTACK_TRUNCATED_BAD_RETURN;
-      break;
-    }
-    if (count == walk->capacity) {
-      why = ONSTACK_TRUNCATED_DEPTH;
-      break;
-    }
-    if (cursor.unproven) how |= ONSTACK_BY_UNPROVEN;
-    if (cursor.unlisted) how |= ONSTACK_BY_UNLISTED;
-    if (walk->unwound_by) walk->unwound_by[count - 1] = how;
-    /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
-    if (walk->unwound_by && cursor.exact && count > 1) walk->unwound_by[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
-    walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
-  }
-  return (onstack_walk_result){count, why == RULES_STEP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
 
 /* ---- core/profile/elf/elf_symbols.c ---- */
 /* ---- core/profile/elf/elf_symbols.h ---- */

@@ -7,10 +7,23 @@ import (
 	"math"
 	"strings"
 	"syscall"
+
+	"github.com/onstack-profiler/onstack/bindings/go/internal/optional"
 )
 
 // DefaultRate is the rate in Hz without WithRate. 99 rather than 100 keeps step with no other timer.
 const DefaultRate = 99
+
+// SetDemangler sets the function that returns the readable form of a C++ or Rust symbol, or the symbol itself, for all
+// profiles of the process. It may be called from several goroutines at once. The packages onstackhttp, onstacktest and nativeheap set
+// one if the program imports them. nil: profiles keep the symbols.
+func SetDemangler(demangle func(symbol string) string) {
+	if demangle == nil {
+		optional.Demangle.Store(nil)
+		return
+	}
+	optional.Demangle.Store(&demangle)
+}
 
 // An Option changes how a profile is taken.
 type Option func(*config) error

@@ -17,6 +17,9 @@ import (
 	"runtime/cgo"
 	"time"
 	"unsafe"
+
+	"github.com/onstack-profiler/onstack/bindings/go/internal/nativelines"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/optional"
 )
 
 // WriteTo writes the profile as gzip-compressed pprof, for `go tool pprof` and profile servers. It may be called while
@@ -125,11 +128,14 @@ func (s *session) writeOptions() C.onstack_write_options {
 
 // namingOptions name Go's code and native code.
 func namingOptions() C.onstack_write_options {
-	return C.onstack_write_options{
+	options := C.onstack_write_options{
 		size:       C.sizeof_onstack_write_options,
 		symbolizer: C.onstack_symbolizer(C.onstackgo_on_addresses),
-		demangler:  C.onstack_demangler(C.onstackgo_on_name),
 	}
+	if optional.Demangle.Load() != nil {
+		options.demangler = C.onstack_demangler(C.onstackgo_on_name)
+	}
+	return options
 }
 
 func writeTable(table *C.onstack_profile, form outputForm, options *C.onstack_write_options) ([]byte, error) {
@@ -154,10 +160,44 @@ func onstackgoCollect(handle C.uintptr_t, data unsafe.Pointer, length C.size_t) 
 //
 //export onstackgoDemangle
 func onstackgoDemangle(name, out *C.char, capacity C.size_t) C.size_t {
+	demangle := optional.Demangle.Load()
+	if demangle == nil {
+		return 0
+	}
 	system := C.GoString(name)
-	people := demangled(system)
+	people := (*demangle)(system)
 	if people == system {
 		return 0
 	}
 	return C.size_t(copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), int(capacity)), people))
+}
+
+// dump collects what the core writes: the text of a dump.
+func dump() ([]byte, error) {
+	nativelines.Note()
+	var out bytes.Buffer
+	handle := cgo.NewHandle(&out)
+	defer handle.Delete()
+	options := namingOptions()
+	err := coreError("dump", int(C.onstackgo_dump(&options, C.uintptr_t(handle))))
+	return out.Bytes(), err
+}
+
+// dumpProfile collects the pprof form.
+func dumpProfile() ([]byte, error) {
+	nativelines.Note()
+	var table *C.onstack_profile
+	if err := coreError("dump", int(C.onstack_profile_new(nil, &table))); err != nil {
+		return nil, err
+	}
+	defer C.onstack_profile_free(table)
+	missing := C.onstack_dump_take(table)
+	if err := coreError("dump", int(missing)); err != nil {
+		return nil, err
+	}
+	options := namingOptions()
+	options.kind = C.ONSTACK_KIND_DUMP
+	options.comments = C.CString(dumpComment(int(missing)))
+	defer C.free(unsafe.Pointer(options.comments))
+	return writeTable(table, pprofForm, &options)
 }

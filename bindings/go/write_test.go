@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/demangler"
+	_ "github.com/onstack-profiler/onstack/bindings/go/internal/heaps"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/testburn"
 )
@@ -61,7 +63,7 @@ func rewritten(t *testing.T, p *Profile, raw []byte) *profile.Profile {
 	}
 	for _, function := range parsed.Function {
 		if isMangled(function.Name) {
-			function.Name = demangled(function.SystemName)
+			function.Name = demangler.Name(function.SystemName)
 		}
 	}
 	parsed.Comments = strings.Split(strings.TrimSuffix(string(p.session.text()), "\n"), "\n")
@@ -147,7 +149,7 @@ func TestFoldedByNamesForPeople(t *testing.T) {
 		frames := strings.Split(stack, ";")
 		for i, frame := range frames {
 			if isMangled(frame) {
-				frames[i] = strings.ReplaceAll(demangled(frame), ";", ":")
+				frames[i] = strings.ReplaceAll(demangler.Name(frame), ";", ":")
 			}
 		}
 		want[strings.Join(frames, ";")] += ticks

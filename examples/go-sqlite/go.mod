@@ -9,5 +9,3 @@ require (
 	github.com/mattn/go-sqlite3 v1.14.53
 	github.com/onstack-profiler/onstack/bindings/go v0.0.0-00010101000000-000000000000
 )
-
-require github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724 // indirect

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/pprof/profile"
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	_ "github.com/onstack-profiler/onstack/bindings/go/onstackhttp" // readable names of Rust functions
 )
 
 func main() {

@@ -9,5 +9,3 @@ require (
 	github.com/onstack-profiler/onstack/bindings/go v0.0.0-00010101000000-000000000000
 	github.com/tetratelabs/wazero v1.9.0
 )
-
-require github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724 // indirect

@@ -8,5 +8,3 @@ require (
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/onstack-profiler/onstack/bindings/go v0.0.0-00010101000000-000000000000
 )
-
-require github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724 // indirect

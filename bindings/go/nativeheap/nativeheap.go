@@ -10,5 +10,9 @@ package nativeheap
 */
 import "C"
 
-// The calls that malloc.c reports by are in this package's C code.
-import _ "github.com/onstack-profiler/onstack/bindings/go"
+import (
+	// The calls that malloc.c reports by are in this package's C code.
+	_ "github.com/onstack-profiler/onstack/bindings/go"
+	_ "github.com/onstack-profiler/onstack/bindings/go/internal/demangler"
+	_ "github.com/onstack-profiler/onstack/bindings/go/internal/heaps"
+)

@@ -13,5 +13,6 @@
 //
 // A profile names the program's functions and files and costs CPU time: serve it where you would serve net/http/pprof,
 // which is not the public side. HandlerOptions bound what requests may take; the defaults leave half of the process's
-// sessions to the process. The package registers nothing by itself.
+// sessions to the process. The package registers no handler by itself. Importing it gives C++ and Rust functions
+// readable names in all profiles of the process.
 package onstackhttp

@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	_ "github.com/onstack-profiler/onstack/bindings/go/internal/demangler"
+	_ "github.com/onstack-profiler/onstack/bindings/go/internal/heaps"
 )
 
 // OverPprof serves /debug/pprof/profile and /debug/pprof/onstack by Handler, /debug/pprof/heap by onstack.WriteHeapProfile and

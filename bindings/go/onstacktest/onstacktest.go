@@ -37,6 +37,7 @@ import (
 	"testing"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	_ "github.com/onstack-profiler/onstack/bindings/go/internal/demangler"
 )
 
 var (

@@ -7,6 +7,4 @@ require (
 	github.com/onstack-profiler/onstack/bindings/go v0.0.0
 )
 
-require github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724 // indirect
-
 replace github.com/onstack-profiler/onstack/bindings/go => ../../../bindings/go

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-package onstack
+package demangler
 
 import (
 	"testing"
@@ -27,7 +27,7 @@ func FuzzDemangle(f *testing.F) {
 	f.Add(exploding(30))
 	f.Add("__ZN3foo3barE")
 	f.Fuzz(func(t *testing.T, name string) {
-		people := demangled(name)
+		people := Name(name)
 		if len(people) > max(len(name), longestName)+len("...") {
 			t.Fatalf("%q became %d bytes", name, len(people))
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-package onstack
+package demangler
 
 import "testing"
 
@@ -19,7 +19,7 @@ var systemNames = map[string]string{
 
 func TestNamesForPeople(t *testing.T) {
 	for system, want := range systemNames {
-		if name := demangled(system); name != want {
+		if name := Name(system); name != want {
 			t.Errorf("%s: %q, want %q", system, name, want)
 		}
 	}
