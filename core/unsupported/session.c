@@ -52,6 +52,11 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
   return ONSTACK_E_UNSUPPORTED;
 }
 
+int onstack_frame_provider_register(const onstack_frame_provider *provider) {
+  (void)provider;
+  return ONSTACK_E_UNSUPPORTED;
+}
+
 int onstack_dump(const onstack_write_options *options, onstack_writer writer, void *writer_data) {
   (void)options, (void)writer, (void)writer_data;
   return ONSTACK_E_UNSUPPORTED;

@@ -230,18 +230,36 @@ typedef struct onstack_interpreted_frame {
 #define ONSTACK_INTERPRETED_ENTRY 1u /* native code called it: its callers are behind the loop's native frame */
 #define ONSTACK_INTERPRETED_EMPTY 2u /* no frame: the loop's native frame, which ENTRY ends, runs none at this moment */
 
-/* What onstack_frame_provider.copy works with. */
-typedef struct onstack_frame_memory {
+#define ONSTACK_INTERPRETED_OWN_SHIFT 8u /* bits from here on are the provider's own: it sees them again in `describe` */
+
+/* Code of an interpreter's loop, or a symbol: from `low` up to `high`. */
+typedef struct onstack_loop_code {
+  uint64_t low, high;
+} onstack_loop_code;
+#define ONSTACK_LOOP_CODES 4
+
+/* What the functions of a provider work with. */
+typedef struct onstack_frame_memory onstack_frame_memory;
+struct onstack_frame_memory {
   /* Copies memory of the process and cannot fault: true, if all of it could be read. Takes a microsecond, for 4 KiB hardly
      more. Signal-safe. */
   uint32_t (*read)(uint64_t address, void *to, uint32_t bytes);
   /* Reads an aligned word of memory that is the calling thread's as long as it lives: its stack, its thread-local storage. A
      tenth of the time. Where nothing is mapped, false. Signal-safe. */
   uint32_t (*read_own)(uint64_t address, uint64_t *word);
-  void *scratch;          /* for what is read; its content is anything */
-  uint32_t scratch_bytes; /* ONSTACK_FRAME_SCRATCH at least */
-  int32_t tid;            /* the calling thread, or for copy_of the other */
-} onstack_frame_memory;
+  void *scratch;           /* in copy and copy_of: for what is read; its content is anything */
+  uint32_t scratch_bytes;  /* ONSTACK_FRAME_SCRATCH at least */
+  int32_t tid;             /* the calling thread, or for copy_of the other */
+  uint64_t thread_pointer; /* of the calling thread (aarch64: TPIDR_EL0, x86_64: the base of FS); 0: it has none */
+  /* Out, in copy, for providers with is_innermost: an address in the native frame of the innermost call of the loop that the
+     frames belong to. 0 at first: not known. */
+  uint64_t *place;
+  /* In prepare: finds the first loaded object that exports the first `needed` of `count` names (at most ONSTACK_FRAME_SYMBOLS),
+     and writes where the symbols are, zeros for those that it does not export. Returns 0 if there is no such object. */
+  uint32_t (*find)(const onstack_frame_memory *memory, const char *const *names, uint32_t count, uint32_t needed,
+                   onstack_loop_code *found);
+};
+#define ONSTACK_FRAME_SYMBOLS 8
 #define ONSTACK_FRAME_SCRATCH 8192
 
 /* What a frame is called. */
@@ -256,12 +274,6 @@ typedef struct onstack_frame_text {
 } onstack_frame_text;
 #define ONSTACK_TEXT_NATIVE 1u /* a function in native code, as the language calls it: no frame of the loop is its own */
 
-/* Code of an interpreter's loop. */
-typedef struct onstack_loop_code {
-  uint64_t low, high;
-} onstack_loop_code;
-#define ONSTACK_LOOP_CODES 4
-
 /* The structure and what it points to must live until the process ends: names are asked for after a session, too. */
 typedef struct onstack_frame_provider {
   uint32_t size;        /* sizeof(onstack_frame_provider) */
@@ -269,10 +281,11 @@ typedef struct onstack_frame_provider {
   const char *name;     /* of the language: "python" */
   void *data;           /* handed to the functions */
   /* Looks for the interpreter: at start, and whenever objects were loaded or unloaded. Writes the code of its loop and returns
-     how many pieces there are; 0: it is not there; -EAGAIN: it is there and has not begun, ask again soon. What `copy` reads
-     must be good as soon as this returns, and stay so. Another -errno or ONSTACK_E_*: it cannot be followed, and this is not
-     asked again. Ordinary threads, one at a time. */
-  int (*prepare)(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+     how many pieces there are; 0: it is not there; -EAGAIN: it is there and has not begun, ask again soon. The library finds
+     the parts of the first piece that a compiler has put elsewhere. ONSTACK_LOOP_JUMPS is added if the loop jumps to code that
+     is made at run time. What `copy` reads must be good as soon as this returns, and stay so. Another -errno or ONSTACK_E_*: it
+     cannot be followed, and this is not asked again. Ordinary threads, one at a time. */
+  int (*prepare)(void *data, const onstack_frame_memory *memory, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
   /* In the signal handler, as onstack_unwinder.walk, on the thread whose frames it copies: the innermost first, at most
      `capacity`. Returns their number; 0: this thread runs none. ONSTACK_INTERPRETED_CUT is added where there are more that
      could not be read. */
@@ -283,10 +296,25 @@ typedef struct onstack_frame_provider {
   uint32_t (*copy_of)(void *data, const onstack_frame_memory *memory, uint64_t *hint, onstack_interpreted_frame *frames,
                       uint32_t capacity);
   /* Names a frame, milliseconds after it was copied: the function may be gone. 0, or not: it cannot be told. Ordinary threads,
-     perhaps several at a time. */
-  int (*describe)(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+     one at a time. */
+  int (*describe)(void *data, const onstack_frame_memory *memory, const onstack_interpreted_frame *frame,
+                  onstack_frame_text *text);
+  /* Returns 0 if the interpreter that prepare found has ended or begun anew: then prepare is called again. Asked some times a
+     second, and takes microseconds. NULL: the interpreter ends with its object. Ordinary threads. */
+  int (*is_alive)(void *data, const onstack_frame_memory *memory);
+  /* For providers that write memory->place. Returns 0 if calls of the loop that are farther in may have frames that copy does
+     not find. NULL: the provider writes no place. Ordinary threads. */
+  int (*is_innermost)(void *data, const onstack_frame_memory *memory);
 } onstack_frame_provider;
 #define ONSTACK_INTERPRETED_CUT 0x80000000u
+#define ONSTACK_LOOP_JUMPS 0x100 /* to code without a frame of its own, in shared memory without a name: PHP's compiler */
+
+/*
+ * Registers a provider for the sessions that start later with `interpreters`, and for dumps. There is room for two; a provider
+ * that is registered twice counts once. libonstack-interpreters has providers for CPython and PHP (onstack/interpreters.h).
+ * Context: any thread. Errors: OPTIONS (a member is missing), -ENOSPC.
+ */
+ONSTACK_API int onstack_frame_provider_register(const onstack_frame_provider *provider);
 
 /* Names a frame of a sample whose top byte is ONSTACK_INTERPRETED_BYTE. Context: any thread. Errors: OPTIONS (a NULL, a size,
    not such an address). */
@@ -384,11 +412,10 @@ typedef struct onstack_options {
   uint32_t heap_interval;   /* with ONSTACK_CLOCK_HEAP: mean bytes between samples; 0: 524,288. 1: each allocation */
   uint32_t heap_objects;    /* sampled allocations that can be in use at a time, at most 1,048,576; 0: 16,384. Later ones are
                               samples, but not counted as in use (heap_untracked). Some 70 bytes each */
-  onstack_switch
-      interpreters;     /* frames of interpreted languages, by the providers that come with the library: CPython 3.9 to
-                                  3.13, PHP 8.1 to 8.5; onstack_interpreted(3) says more. Default off */
-  uint8_t reserved1[7]; /* 0 */
-  const onstack_frame_provider *frame_provider; /* the user's own, besides; NULL: none */
+  onstack_switch interpreters; /* frames of interpreted languages, by the providers that are registered: CPython and PHP with
+                           libonstack-interpreters, onstack_interpreted(3). Refused if there are none. Default off */
+  uint8_t reserved1[7];        /* 0 */
+  const onstack_frame_provider *frame_provider; /* one for this session alone, besides; NULL: none */
 } onstack_options;
 
 /*
