@@ -57,7 +57,7 @@ for pair in "$library:$library" "$preload:$preload" "$preload:$malloc"; do
     status=1
   fi
 done
-# What musl's loader does not find keeps its programs from starting (core/preload/other_libc.c).
+# What musl's loader does not find keeps its programs from starting (core/preload/next.c).
 musl=/lib/ld-musl-$(uname -m).so.1
 if ! [ -e "$musl" ] || ! [ -e "$preload" ]; then
   echo "check-exports: skip: $musl or $preload is missing: the preload's names are not compared with musl's"
@@ -65,7 +65,7 @@ else
   missing=$(nm -D --undefined-only "$preload" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | LC_ALL=C sort -u |
     LC_ALL=C comm -23 - <(nm -D --defined-only "$musl" | awk '{ print $3 }' | LC_ALL=C sort -u))
   if [ -n "$missing" ]; then
-    echo "check-exports: the preload uses names that musl lacks: put them into core/preload/other_libc.c:" $missing >&2
+    echo "check-exports: the preload uses names that musl lacks: put them into core/preload/next.c:" $missing >&2
     status=1
   fi
 fi

@@ -23,13 +23,13 @@ fi
 # Each source has its object, or the check would pass by looking at nothing.
 if [ $# -eq 0 ]; then
   while read -r source; do
-    object=${source#core/}
+    object=${source#core/} # those of plugins/ lie in plugins/
     [ -f "$objects/${object%.c}.o" ] || complain "$source has no object in $objects; build first"
-  done < <(find core -name '*_handler.c')
+  done < <(find core plugins -name '*_handler.c')
   # An object whose source has moved is not linked any more.
   for object in "${!files[@]}"; do
     source=${files[$object]#"$objects"/}
-    [ -f "core/${source%.o}.c" ] || unset "files[$object]"
+    [ -f "core/${source%.o}.c" ] || [ -f "${source%.o}.c" ] || unset "files[$object]"
   done
 fi
 allowed=$(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' ci/handler.allow)

@@ -126,7 +126,7 @@ check_glibc() {
   check_newest_headers
 }
 
-# The preload by the newest headers: names that musl lacks keep its programs from starting (core/preload/other_libc.c).
+# The preload by the newest headers: names that musl lacks keep its programs from starting (core/preload/next.c).
 # __dso_handle is of the compiler's own objects.
 check_newest_headers() {
   local name=glibc-newest musl missing

@@ -22,10 +22,10 @@ endif
 
 PACKAGE = $(BUILD)/package
 CMAKEDIR = $(LIBDIR)/cmake/onstack
-TEMPLATES = onstack.pc onstack-config.cmake onstack-config-version.cmake
+TEMPLATES = onstack.pc onstack-interpreters.pc onstack-config.cmake onstack-config-version.cmake
 PUBLIC_HEADERS = $(wildcard core/include/onstack/*.h)
 MAN_PAGES = $(wildcard docs/man/*.[1-8])
-OPTIONAL_LIBRARIES = libonstack-preload.so libonstack-libunwind.a libonstack-heap.a
+OPTIONAL_LIBRARIES = libonstack-preload.so libonstack-libunwind.a libonstack-heap.a libonstack-interpreters.a
 # A page for each function: a line that includes the page where the function is described.
 man_names = $(shell sed -n '/^\.Sh NAME/,/^\.Sh SYNOPSIS/s/^\.Nm \([a-z_]*\).*/\1/p' $(1))
 man_section = $(subst .,,$(suffix $(1)))
@@ -58,6 +58,9 @@ install: templates
 	  $(INSTALL) -m 644 $(BUILD)/lib/libonstack-heap.a $(DESTDIR)$(LIBDIR)/; fi
 	$(INSTALL) -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(INCLUDEDIR)/onstack/
 	$(INSTALL) -m 644 $(PACKAGE)/onstack.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
+	@if [ -e $(BUILD)/lib/libonstack-interpreters.a ]; then \
+	  $(INSTALL) -m 644 plugins/interpreters/include/onstack/interpreters.h $(DESTDIR)$(INCLUDEDIR)/onstack/ && \
+	  $(INSTALL) -m 644 $(PACKAGE)/onstack-interpreters.pc $(DESTDIR)$(LIBDIR)/pkgconfig/; fi
 	$(INSTALL) -m 644 $(PACKAGE)/onstack-config.cmake $(PACKAGE)/onstack-config-version.cmake $(DESTDIR)$(CMAKEDIR)/
 	$(INSTALL) -m 644 LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(DOCDIR)/
 	@set -e; for library in $(OPTIONAL_LIBRARIES); do \
@@ -74,9 +77,9 @@ install: templates
 	@echo "installed onstack $(VERSION) below $(DESTDIR)$(PREFIX)"
 
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(SHARED_FILE) $(SONAME) $(LINK_NAME) libonstack.a $(OPTIONAL_LIBRARIES) pkgconfig/onstack.pc)
+	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(SHARED_FILE) $(SONAME) $(LINK_NAME) libonstack.a $(OPTIONAL_LIBRARIES) pkgconfig/onstack.pc pkgconfig/onstack-interpreters.pc)
 	rm -f $(DESTDIR)$(CMAKEDIR)/onstack-config.cmake $(DESTDIR)$(CMAKEDIR)/onstack-config-version.cmake
-	rm -f $(addprefix $(DESTDIR)$(INCLUDEDIR)/onstack/,$(notdir $(PUBLIC_HEADERS))) $(DESTDIR)$(INCLUDEDIR)/onstack_libunwind.h
+	rm -f $(addprefix $(DESTDIR)$(INCLUDEDIR)/onstack/,$(notdir $(PUBLIC_HEADERS)) interpreters.h) $(DESTDIR)$(INCLUDEDIR)/onstack_libunwind.h
 	rm -f $(DESTDIR)$(DOCDIR)/LICENSE-MIT $(DESTDIR)$(DOCDIR)/LICENSE-APACHE
 	@rm -f $(foreach page,$(MAN_PAGES),$(call man_dir,$(page))/$(notdir $(page)) \
 	  $(foreach name,$(call man_names,$(page)),$(call man_dir,$(page))/$(name)$(suffix $(page))))

@@ -63,6 +63,7 @@ int onstackgo_memory_text(onstack_session *session, uint64_t object, uint64_t in
 }
 
 int onstackgo_dump(const onstack_write_options *options, uintptr_t handle) {
+  onstack_interpreters_register();
   return onstack_dump(options, onstackgo_on_bytes, (void *)handle);
 }
 

@@ -30,6 +30,9 @@ int onstackgo_stats_text(onstack_session *session, uintptr_t handle);
 int onstackgo_memory_text(onstack_session *session, uint64_t object, uint64_t in_use, uint64_t stacks, uint64_t other,
                           uint64_t idle, uintptr_t handle);
 
+/* Of the plug-in in onstack_core.c: frames of CPython and PHP for sessions that ask for them, and for dumps. */
+ONSTACK_API int onstack_interpreters_register(void);
+
 /* onstack_dump; the text goes where onstackgo_write's bytes go. */
 int onstackgo_dump(const onstack_write_options *options, uintptr_t handle);
 

@@ -82,6 +82,11 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	options.clock = C.onstack_clock(c.clock)
 	options.heap_interval = C.uint32_t(c.interval)
 	options.interpreters = C.onstack_switch(c.interpreters)
+	if c.interpreters == C.ONSTACK_ON {
+		if err := coreError("start", int(C.onstack_interpreters_register())); err != nil {
+			return nil, err
+		}
+	}
 	if inLibrary() || Clock(c.clock) == ClockWall {
 		options.threads = C.ONSTACK_ON
 	}

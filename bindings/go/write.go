@@ -191,6 +191,7 @@ func dumpProfile() ([]byte, error) {
 		return nil, err
 	}
 	defer C.onstack_profile_free(table)
+	C.onstack_interpreters_register()
 	missing := C.onstack_dump_take(table)
 	if err := coreError("dump", int(missing)); err != nil {
 		return nil, err

@@ -31,9 +31,10 @@ typedef struct names_table {
   char text[NAMES_TEXT];
 } names_table;
 
-static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; what was published never changes */
-static names_table *names;                                     /* publish / observe */
-static uint32_t names_count;                                   /* publish / observe */
+static pthread_mutex_t names_describing = PTHREAD_MUTEX_INITIALIZER; /* one provider names at a time; before names_lock */
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;       /* guards additions; what was published never changes */
+static names_table *names;                                           /* publish / observe */
+static uint32_t names_count;                                         /* publish / observe */
 static size_t names_used;
 
 /* Mapped rather than allocated: a child of fork inherits no lock of malloc's from the consumer's thread. */
@@ -99,10 +100,21 @@ uint64_t onstack_interpreted_number(const char *language, const onstack_frame_te
 
 bool onstack_interpreted_is_unnamed(uint64_t address) { return ONSTACK_INTERPRETED_FUNCTION(address) == 0; }
 
+uint32_t onstack_copied_read(uint64_t address, void *to, uint32_t bytes) {
+  return onstack_process_memory_read(address, to, bytes);
+}
+
+uint32_t onstack_copied_read_word(uint64_t address, uint64_t *word) {
+  return onstack_copied_read(address, word, sizeof(*word));
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_frame_memory onstack_copied_memory = {.read = onstack_copied_read,
+                                                                            .read_own = onstack_copied_read_word};
+
 static void names_describe(const onstack_frame_provider *provider, onstack_interpreted_frame *frame) {
   ONSTACK_STOP_EXCEPTIONS;
   onstack_frame_text text = {.size = sizeof(text)};
-  const bool named = provider->describe(provider->data, frame, &text) == 0;
+  const bool named = provider->describe(provider->data, &onstack_copied_memory, frame, &text) == 0;
   text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
   frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
   if (text.flags & ONSTACK_TEXT_NATIVE)
@@ -111,11 +123,16 @@ static void names_describe(const onstack_frame_provider *provider, onstack_inter
 
 void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
                                   uint32_t count) {
+  pthread_mutex_lock(&names_describing);
   for (uint32_t i = 0; i < count; i++)
     if (!(frames[i].flags & ONSTACK_INTERPRETED_EMPTY)) names_describe(provider, &frames[i]);
+  pthread_mutex_unlock(&names_describing);
 }
 
-void onstack_interpreted_after_fork(void) { names_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+void onstack_interpreted_after_fork(void) {
+  names_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  names_describing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
 
 static void names_copy(char *to, size_t size, const char *from) {
   const size_t length = strlen(from) < size ? strlen(from) : size - 1;

@@ -29,6 +29,11 @@ static inline __attribute__((unused)) bool onstack_is_interpreted(uint64_t addre
 ONSTACK_INTERNAL uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text);
 ONSTACK_INTERNAL bool onstack_interpreted_is_unnamed(uint64_t address);
 
+/* Memory for a provider's functions in ordinary threads: the kernel copies, because other threads go on. */
+ONSTACK_INTERNAL uint32_t onstack_copied_read(uint64_t address, void *to, uint32_t bytes);
+ONSTACK_INTERNAL uint32_t onstack_copied_read_word(uint64_t address, uint64_t *word);
+ONSTACK_INTERNAL_DATA const onstack_frame_memory onstack_copied_memory;
+
 /* Beside ONSTACK_INTERPRETED_*, in a frame that has been named: of a function in native code (ONSTACK_TEXT_NATIVE). */
 #define ONSTACK_INTERPRETED_OF_NATIVE 0x80u
 
@@ -36,7 +41,7 @@ ONSTACK_INTERNAL bool onstack_interpreted_is_unnamed(uint64_t address);
 ONSTACK_INTERNAL void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
                                                    uint32_t count);
 
-/* In the child of a fork: the lock is nobody's. */
+/* In the child of a fork: nobody holds the locks. */
 ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 
 #endif

@@ -2,7 +2,7 @@
 #include "preload/environment.h"
 
 #include "preload/allocator.h"
-#include "preload/host_stderr.h"
+#include "preload/descriptors.h"
 
 #include <errno.h>
 #include <signal.h>

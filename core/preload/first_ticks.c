@@ -6,7 +6,6 @@
 #include "sampler/source/arm.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/threads/timer.h"
-#include "preload/first_ticks_store.h"
 
 #include <time.h>
 

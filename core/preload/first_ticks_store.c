@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "preload/first_ticks_store.h"
+#include "preload/first_ticks.h"
 
 #include "platform/atomics.h"
 #include "platform/process.h"

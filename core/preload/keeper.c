@@ -11,11 +11,9 @@
 #include "sampler/source/threads.h"
 #include "sampler/unwind/frame_pointer.h"
 #include "preload/first_ticks.h"
-#include "preload/first_ticks_store.h"
-#include "preload/guard.h"
-#include "preload/host_stderr.h"
+#include "preload/descriptors.h"
 #include "preload/sampling.h"
-#include "preload/detached_thread.h"
+#include "preload/interpose_thread.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -232,8 +230,8 @@ static void keeper_end_process(int status) {
 
 /*
  * The host has no thread any more, and our threads end as well. If the first thread has ended by libc, libc counts the threads
- * and calls exit() in the last one (guard.h). Otherwise libc calls nothing, and the process has the status of its first thread:
- * on newer kernels because it was the last one. There the status of a later one would be the last of ours, which is 0.
+ * and calls exit() in the last one (descriptors.h). Otherwise libc calls nothing, and the process has the status of its first
+ * thread: on newer kernels because it was the last one. There the status of a later one would be the last of ours, which is 0.
  */
 static void keeper_end_host(const keeper_state *state) {
   if (!state->alone || state->outlived || onstack_observe(&keeper.left)) return;

@@ -2,21 +2,22 @@
 #include "preload/lifecycle.h"
 
 #include "platform/process.h"
-#include "sampler/interpreter/symbols.h"
+#include "sampler/interpreter/interpreter.h"
 #include "platform/atomics.h"
 #include "platform/loader.h"
 #include "platform/sys.h"
 #include "platform/calls.h"
+#include "sampler/api/interpreters.h"
 #include "sampler/signal/own_threads.h"
 #include "preload/first_ticks.h"
-#include "preload/first_ticks_store.h"
-#include "preload/guard.h"
+#include "preload/descriptors.h"
 #include "preload/host_action.h"
 #include "preload/interpose_thread.h"
 #include "preload/keeper.h"
 #include "preload/next.h"
-#include "preload/host_stderr.h"
 #include "preload/sampling.h"
+
+#include "onstack/interpreters.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -64,11 +65,9 @@ static int host_look_for_go(struct dl_phdr_info *info, size_t size, void *data) 
  * session is there. In the constructor, when what the program is linked with is loaded.
  */
 static bool host_needs_session(void) {
-  static const onstack_symbols_wanted python = {1, 1, {"_PyRuntime"}}, php = {1, 1, {"execute_ex"}};
-  onstack_symbols_found found;
   bool go = false;
   onstack_loader_each(host_look_for_go, &go);
-  return go || onstack_symbols_look(&python, NULL, &found) || onstack_symbols_look(&php, NULL, &found);
+  return go || onstack_interpreters_are_there();
 }
 
 static onstack_environment lifecycle_settings;
@@ -216,6 +215,7 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
   onstack_next_find();
   if (onstack_environment_read(settings) && settings->wanted && lifecycle_listen_all(settings)) {
     lifecycle_owner = onstack_sys_getpid();
+    onstack_interpreters_register();
     if (settings->profile[0]) onstack_host_action_begin(settings->on_stack);
     if (settings->profile[0] && settings->clock <= ONSTACK_CLOCK_CPU) onstack_new_threads_take_ticks();
     pthread_atfork(lifecycle_before_fork, onstack_loader_forked, lifecycle_fork_child);

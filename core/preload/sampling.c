@@ -5,18 +5,104 @@
 #include "platform/process.h"
 #include "platform/calls.h"
 #include "platform/sys.h"
-#include "sampler/labels/labels.h"
-#include "preload/compress.h"
-#include "preload/host_stderr.h"
-#include "preload/first_ticks.h"
-#include "preload/first_ticks_store.h"
-#include "preload/status.h"
+#include "profile/text.h"
 #include "sampler/api/start.h"
+#include "sampler/api/statistics_text.h"
+#include "sampler/labels/labels.h"
+#include "preload/allocator.h"
+#include "preload/compress.h"
+#include "preload/descriptors.h"
+#include "preload/first_ticks.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- what a session counts, as lines: for `onstack record` while a program runs, and for the profile itself ---- */
+
+static onstack_statistics_more status_more(uint64_t before) {
+  onstack_statistics_more more = onstack_first_ticks_count();
+  more.unattributed += before;
+  return more;
+}
+
+static int status_write(onstack_new_file *output, const char *pattern, onstack_new_file_last *last, onstack_session *session,
+                        uint64_t before, bool modules) {
+  int error = onstack_new_file_begin(output, pattern, -1, last);
+  if (error < 0) return error;
+  const onstack_statistics_more more = status_more(before);
+  error = onstack_statistics_write(session, &more, modules, onstack_new_file_write, output);
+  if (error == 0) error = onstack_first_ticks_tell(onstack_new_file_write, output);
+  int ended = onstack_new_file_end(output, error == 0);
+  return error < 0 && error != ONSTACK_E_OUTPUT ? error : ended;
+}
+
+/* Replaces the file that the pattern names by the lines of onstack_session_stats_text, those of modules when `modules` is set.
+   `before`: ticks that nobody could take, before the session; they count as unattributed. Returns 0, or the first thing that
+   went wrong: -errno or a code of the library's; then the former file lies there. */
+static int status_replace(const char *pattern, onstack_new_file_last *last, onstack_session *session, uint64_t before,
+                          bool modules) {
+  onstack_new_file *output = malloc(sizeof(*output));
+  int error = output ? status_write(output, pattern, last, session, before, modules) : -ENOMEM;
+  free(output);
+  return error;
+}
+
+typedef struct status_text {
+  char *text;
+  size_t length;
+  bool failed;
+} status_text;
+
+static int status_append(void *data, const void *bytes, size_t length) {
+  status_text *into = data;
+  char *text = into->failed ? NULL : realloc(into->text, into->length + length + 1);
+  into->failed = !text;
+  if (!text) return 1;
+  memcpy(text + into->length, bytes, length);
+  into->length += length;
+  text[into->length] = 0;
+  into->text = text;
+  return 0;
+}
+
+/* As of the last look. */
+static status_text status_unseen;
+
+/* Looks for allocators that a heap session does not see; later texts name them. It reads symbol tables and takes the loader's
+   lock, so call it only while the host runs as usual. */
+static void status_find_unseen(void) {
+  status_text found = {0};
+  onstack_allocator_unseen(status_append, &found);
+  free(status_unseen.text);
+  status_unseen = found;
+}
+
+static uint64_t status_sampled(const onstack_session *session) {
+  onstack_stats stats = {.size = sizeof(stats)};
+  return onstack_session_stats(session, &stats) == 0 ? stats.heap_in_use : 0;
+}
+
+/* The same lines as text, for a heap session with the account of the process's memory. `ask_malloc`: as
+   onstack_memory_text; the allocators that the session does not see are then looked for again. The caller frees it;
+   NULL: no memory, or no counters. */
+static char *status_make_text(onstack_session *session, uint64_t before, bool modules, bool heap, bool ask_malloc) {
+  status_text into = {0};
+  const onstack_statistics_more more = status_more(before);
+  bool whole = onstack_statistics_write(session, &more, modules, status_append, &into) == 0;
+  if (whole) onstack_first_ticks_tell(status_append, &into);
+  if (whole && heap)
+    onstack_memory_text(status_sampled(session), NULL, ask_malloc, status_append, &into); /* without /proc there is none */
+  if (heap && ask_malloc) status_find_unseen();
+  if (whole && heap && status_unseen.text) status_append(&into, status_unseen.text, status_unseen.length);
+  whole = whole && !into.failed;
+  if (whole) return into.text;
+  free(into.text);
+  return NULL;
+}
+
+/* ---- the session and its files ---- */
 
 #define SAMPLING_WORTH 5u /* ticks */
 #define SAMPLING_WORTH_NS 250000000u
@@ -140,8 +226,8 @@ static int sampling_write(sampling_writer *writer, const onstack_environment *se
     return error;
   }
   /* Without memory for the comments the profile is worth as much. */
-  char *comments = sampling.session ? onstack_status_text(sampling.session, sampling.before, !sampling.on,
-                                                          settings->kind == ONSTACK_KIND_ALLOCATION, ask_malloc)
+  char *comments = sampling.session ? status_make_text(sampling.session, sampling.before, !sampling.on,
+                                                       settings->kind == ONSTACK_KIND_ALLOCATION, ask_malloc)
                                     : NULL;
   /* The kind says itself where there is a sample; a process that ended before the session began has none. */
   const onstack_write_options options = {.size = sizeof(options),
@@ -183,7 +269,7 @@ void onstack_sampling_find_unseen(const onstack_environment *settings) {
   static bool found;
   if (found || !sampling.on || settings->kind != ONSTACK_KIND_ALLOCATION) return;
   found = true;
-  onstack_status_find_unseen();
+  status_find_unseen();
 }
 
 bool onstack_sampling_save(const onstack_environment *settings) {
@@ -198,7 +284,7 @@ bool onstack_sampling_save(const onstack_environment *settings) {
 
 int onstack_sampling_tell(const onstack_environment *settings) {
   if (settings->status[0] == 0 || !sampling.session) return 0;
-  return onstack_status_write(settings->status, &sampling.status_file, sampling.session, sampling.before, !sampling.on);
+  return status_replace(settings->status, &sampling.status_file, sampling.session, sampling.before, !sampling.on);
 }
 
 /* Why most of the CPU time of a program that ran for a while has no sample. Less than that is no loss worth a line. */

@@ -8,6 +8,7 @@
 #include "onstack/labels.h"
 #include "onstack/onstack.h"
 #include "onstack/profile.h"
+#include "onstack/interpreter.h"
 
 const char *onstack_options_fault(const onstack_options *options) {
   (void)options;
@@ -52,6 +53,11 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
 int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
                                 void *data) {
   (void)session, (void)runtime, (void)writer, (void)data;
+  return ONSTACK_E_UNSUPPORTED;
+}
+
+int onstack_frame_provider_register(const onstack_frame_provider *provider) {
+  (void)provider;
   return ONSTACK_E_UNSUPPORTED;
 }
 

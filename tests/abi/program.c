@@ -177,8 +177,8 @@ static void check_heap(void) {
 #endif
 
 #ifdef ONSTACK_INTERPRETED_BYTE
-static int prepare_nothing(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
-  (void)data, (void)loops;
+static int prepare_nothing(void *data, const onstack_frame_memory *memory, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data, (void)memory, (void)loops;
   return 0;
 }
 
@@ -188,8 +188,9 @@ static uint32_t copy_nothing(void *data, const onstack_frame_memory *memory, ons
   return 0;
 }
 
-static int describe_nothing(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
-  (void)data, (void)frame, (void)text;
+static int describe_nothing(void *data, const onstack_frame_memory *memory, const onstack_interpreted_frame *frame,
+                            onstack_frame_text *text) {
+  (void)data, (void)memory, (void)frame, (void)text;
   return -1;
 }
 

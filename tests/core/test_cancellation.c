@@ -66,14 +66,15 @@ static int visit_that_opens(void *data, const onstack_module_stats *module) {
 }
 
 /* Called in the middle of a start, under its lock. */
-static int cancel_in_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
-  (void)data, (void)loops;
+static int cancel_in_prepare(void *data, const onstack_frame_memory *memory, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data, (void)memory, (void)loops;
   pthread_cancel(pthread_self());
   return 0;
 }
 
-static int no_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
-  (void)data, (void)frame, (void)text;
+static int no_describe(void *data, const onstack_frame_memory *memory, const onstack_interpreted_frame *frame,
+                       onstack_frame_text *text) {
+  (void)data, (void)memory, (void)frame, (void)text;
   return -1;
 }
 

@@ -1,30 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What an interpreter's instructions tell, as compilers write them (sampler/interpreter/instructions.h). */
+/* What an interpreter's instructions tell, as compilers write them (sampler/interpreter/interpreter.h). */
 #include "support.h"
 
-#include "sampler/interpreter/instructions.h"
+#include "sampler/interpreter/interpreter.h"
 
 #if defined(__x86_64__)
 
 static uint64_t at(const void *code) { return (uint64_t)(uintptr_t)code; }
-
-Test(instructions, constants_of_the_linker) {
-  /* mov 8(%rip),%rax; ret; and behind 8 bytes more the constant */
-  static const uint8_t loads[32] = {
-      0x48, 0x8b, 0x05, 9, 0, 0, 0, 0xc3, [16] = 0xf8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-  /* endbr64; mov $-16,%rax; ret */
-  static const uint8_t relaxed[32] = {0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0xc7, 0xc0, 0xf0, 0xff, 0xff, 0xff, 0xc3};
-  static const uint8_t pushes[32] = {0x55, 0x48, 0x8b, 0x05, 8, 0, 0, 0, 0xc3};
-  static const uint8_t goes_on[32] = {0x48, 0x8b, 0x05, 8, 0, 0, 0, 0x90, 0xc3};
-  uint64_t value;
-  cr_assert(onstack_instructions_constant(at(loads), &value));
-  cr_expect_eq(value, (uint64_t)-8);
-  cr_assert(onstack_instructions_constant(at(relaxed), &value));
-  cr_expect_eq(value, (uint64_t)-16);
-  cr_expect(!onstack_instructions_constant(at(pushes), &value));
-  cr_expect(!onstack_instructions_constant(at(goes_on), &value));
-  cr_expect(!onstack_instructions_constant(0x10000, &value));
-}
 
 Test(instructions, frames_by_their_prologue) {
   /* endbr64; push %rbp; mov %rsp,%rbp; push %r13, %r12, %rbx; sub $0x88,%rsp; jmp */
@@ -35,11 +17,11 @@ Test(instructions, frames_by_their_prologue) {
   /* and $-32,%rsp: nobody can tell */
   static const uint8_t realigned[192] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xe0, 0xe9};
   uint64_t size;
-  cr_assert(onstack_instructions_frame(at(framed), &size));
+  cr_assert(onstack_loop_frame(at(framed), &size));
   cr_expect_eq(size, 0x88u + 24u);
-  cr_assert(onstack_instructions_frame(at(frameless), &size));
+  cr_assert(onstack_loop_frame(at(frameless), &size));
   cr_expect_eq(size, 0u);
-  cr_expect(!onstack_instructions_frame(at(realigned), &size));
+  cr_expect(!onstack_loop_frame(at(realigned), &size));
 }
 
 #endif

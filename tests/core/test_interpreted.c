@@ -6,7 +6,6 @@
 #include "platform/interpreted.h"
 
 #include "sampler/source/look.h"
-#include "sampler/interpreter/python.h"
 #include "onstack/profile.h"
 
 #include <errno.h>
@@ -40,8 +39,8 @@ __attribute__((noinline, section("toy_code"))) static void toy_loop(uint64_t out
 }
 extern char __start_toy_code[], __stop_toy_code[];
 
-static int toy_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
-  (void)data;
+static int toy_prepare(void *data, const onstack_frame_memory *memory, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data, (void)memory;
   toy_prepares++;
   if (toy_break == 3) return -EAGAIN;
   loops[0] = (onstack_loop_code){(uint64_t)(uintptr_t)__start_toy_code, (uint64_t)(uintptr_t)__stop_toy_code};
@@ -77,9 +76,10 @@ static uint32_t toy_copy_of(void *data, const onstack_frame_memory *memory, uint
   return toy_copy(data, memory, frames, capacity);
 }
 
-static int toy_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+static int toy_describe(void *data, const onstack_frame_memory *memory, const onstack_interpreted_frame *frame,
+                        onstack_frame_text *text) {
   static const char *const names[] = {"<main>", "toy::first", "toy::second"};
-  (void)data;
+  (void)data, (void)memory;
   if (frame->function < 1 || frame->function > 3) return -1;
   strcpy(text->function, names[frame->function - 1]);
   strcpy(text->file, "program.toy");
@@ -198,7 +198,7 @@ Test(interpreted, a_stack_that_is_too_deep_is_cut_at_its_depth) {
 
 /* Two calls of the loop; the inner one has more frames than there is room for, and the leaf is the loop itself. */
 Test(interpreted, frames_that_were_cut_are_the_inner_calls) {
-  const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}};
+  const onstack_interpreter interpreter = {.provider = &toy, .loop_count = 1, .loops = {{100, 200}}};
   struct {
     onstack_interpreted interpreted;
     onstack_interpreted_frame frames[2];
@@ -214,7 +214,7 @@ Test(interpreted, frames_that_were_cut_are_the_inner_calls) {
 
 /* Two calls of the loop with frames of one. */
 static bool leave_one(uint32_t flags, uint64_t out[8]) {
-  const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}};
+  const onstack_interpreter interpreter = {.provider = &toy, .loop_count = 1, .loops = {{100, 200}}};
   struct {
     onstack_interpreted interpreted;
     onstack_interpreted_frame frames[2];
@@ -237,7 +237,7 @@ Test(interpreted, a_loop_that_has_left_its_frames_stays_native) {
 
 /* A fiber's native stack ends with its first function; the language's frames go on to who resumed it. */
 Test(interpreted, a_stack_of_the_programs_own_has_the_inner_calls) {
-  const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}};
+  const onstack_interpreter interpreter = {.provider = &toy, .loop_count = 1, .loops = {{100, 200}}};
   struct {
     onstack_interpreted interpreted;
     onstack_interpreted_frame frames[2];
@@ -253,11 +253,15 @@ Test(interpreted, a_stack_of_the_programs_own_has_the_inner_calls) {
 }
 
 static bool innermost;
-static bool tells_innermost(void) { return innermost; }
+static int tells_innermost(void *data, const onstack_frame_memory *memory) {
+  (void)data, (void)memory;
+  return innermost;
+}
+static const onstack_frame_provider placed = {.is_innermost = tells_innermost};
 
 /* A loop as the leaf, and one that called it, with frames of one call. */
 static bool place_one(onstack_interpreted_leaf leaf, uint64_t out[8]) {
-  const onstack_interpreter interpreter = {.loop_count = 1, .loops = {{100, 200}}, .tells = tells_innermost};
+  const onstack_interpreter interpreter = {.provider = &placed, .loop_count = 1, .loops = {{100, 200}}};
   struct {
     onstack_interpreted interpreted;
     onstack_interpreted_frame frame;
@@ -401,23 +405,29 @@ Test(interpreted, options_and_addresses_are_checked) {
   cr_expect_eq(onstack_interpreted_describe(ONSTACK_INTERPRETED_ADDRESS(0, 0), NULL), ONSTACK_E_OPTIONS);
 }
 
-/* By hand, after Objects/lnotab_notes.txt and Objects/locations.md. */
-Test(interpreted, lines_of_each_form_of_table) {
-  static const uint8_t old[] = {6, 1, 50, 1, 200, 7};
-  static const uint8_t pairs[] = {6, 1, 50, (uint8_t)-128, 10, 2};
-  /* short form; one line; long with a delta of -1; none */
-  static const uint8_t entries[] = {0x80 | 1, 0x00, 0x80 | 11 << 3 | 1, 0x01, 0x02, 0x80 | 14 << 3, 0x03, 0x00,
-                                    0x01,     0x01, 0x80 | 15 << 3};
-  cr_expect_eq(onstack_python_line(0x0309, old, sizeof(old), 10, 0), 10u);
-  cr_expect_eq(onstack_python_line(0x0309, old, sizeof(old), 10, 6), 11u);
-  cr_expect_eq(onstack_python_line(0x0309, old, sizeof(old), 10, 60), 12u);
-  cr_expect_eq(onstack_python_line(0x0309, old, sizeof(old), 10, 300), 19u);
-  cr_expect_eq(onstack_python_line(0x030a, pairs, sizeof(pairs), 10, 2), 11u);
-  cr_expect_eq(onstack_python_line(0x030a, pairs, sizeof(pairs), 10, 10), 0u);
-  cr_expect_eq(onstack_python_line(0x030a, pairs, sizeof(pairs), 10, 29), 13u);
-  cr_expect_eq(onstack_python_line(0x030b, entries, sizeof(entries), 10, 2), 10u);
-  cr_expect_eq(onstack_python_line(0x030b, entries, sizeof(entries), 10, 6), 11u);
-  cr_expect_eq(onstack_python_line(0x030c, entries, sizeof(entries), 10, 8), 10u);
-  cr_expect_eq(onstack_python_line(0x030d, entries, sizeof(entries), 10, 10), 0u);
-  cr_expect_eq(onstack_python_line(0x030d, entries, sizeof(entries), 10, 4000), 0u);
+/* With `interpreters` a session has the registered providers; without one it says so. */
+Test(interpreted, a_registered_provider_serves_sessions_that_ask_for_it) {
+  static const onstack_frame_provider second = {
+      .size = sizeof(second), .name = "second", .prepare = toy_prepare, .copy = toy_copy, .describe = toy_describe};
+  static onstack_frame_provider third;
+  seen_stacks seen = {0};
+  onstack_options options = t_options(1000, see, &seen);
+  onstack_session *session;
+  options.interpreters = ONSTACK_ON;
+  cr_expect_eq(onstack_session_start(&options, &session), ONSTACK_E_OPTIONS);
+  cr_expect(strstr(onstack_options_fault(&options), "interpreters:"));
+  third = second;
+  third.copy = NULL;
+  cr_expect_eq(onstack_frame_provider_register(NULL), ONSTACK_E_OPTIONS);
+  cr_expect_eq(onstack_frame_provider_register(&third), ONSTACK_E_OPTIONS);
+  cr_assert_eq(onstack_frame_provider_register(&toy), 0);
+  cr_expect_eq(onstack_frame_provider_register(&toy), 0);
+  cr_expect_eq(onstack_frame_provider_register(&second), 0);
+  third.copy = toy_copy;
+  cr_expect_eq(onstack_frame_provider_register(&third), -ENOSPC);
+  toy_top_address = (uint64_t)(uintptr_t)&toy_top;
+  cr_assert_eq(onstack_session_start(&options, &session), 0);
+  toy_loop(2, 3, deep);
+  onstack_session_free(session);
+  cr_expect_gt(seen.right, 10u);
 }

@@ -5,7 +5,7 @@
  * library's destructors.
  */
 #include "platform/loader.h"
-#include "sampler/interpreter/symbols.h"
+#include "sampler/interpreter/interpreter.h"
 #include "sampler/signal/nesting.h"
 #include "sampler/session/code_map_update.h"
 #include "sampler/modules/modules.h"
@@ -63,11 +63,12 @@ static int read_headers(void) {
 }
 
 static int read_symbols(void) {
-  static const onstack_symbols_wanted wanted = {1, 1, {"nobody_exports_this"}};
-  onstack_symbols_found found;
+  static const char *const name = "nobody_exports_this";
+  onstack_symbols_memory memory = {0};
+  onstack_loop_code found;
   onstack_nesting_others_ask();
   onstack_thread_spans_use(ONSTACK_ON);
-  return onstack_symbols_look(&wanted, NULL, &found) ? 1 : 0;
+  return onstack_symbols_look(&name, 1, 1, &memory, &found) ? 1 : 0;
 }
 
 static int read_code(void) {

@@ -7,8 +7,9 @@
  */
 #include "fuzz.h"
 
-#include "sampler/interpreter/php.c" /* their layouts */
-#include "sampler/interpreter/python.c"
+#include "plugins/interpreters/php.c" /* their layouts */
+#include "plugins/interpreters/python.c"
+#include "platform/interpreted.h"
 #include "platform/sys.h"
 #include "platform/context.h"
 #include "profile/store/store.h"
@@ -55,7 +56,8 @@ static void set_python(const onstack_python_layout *layout) {
                            .runtime = ARENA,
                            .code_type = ARENA + 8,
                            .string_type = ARENA + 16,
-                           .key_offset = (int64_t)(ARENA - self)};
+                           .key_offset = (int64_t)(ARENA - self),
+                           .self_offset = 0};
   onstack_python_found = &found;
 }
 
@@ -79,20 +81,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     set_python(&python_layouts[which]);
   else
     onstack_php_found = (onstack_php){1, &php_layouts[which - ONSTACK_COUNT_OF(python_layouts)], ARENA};
-  onstack_frame_place place = {{.read = arena_read,
-                                .read_own = arena_read_word,
-                                .scratch = fuzz_copy(NULL, ONSTACK_FRAME_SCRATCH),
-                                .scratch_bytes = ONSTACK_FRAME_SCRATCH},
-                               0};
+  uint64_t place = 0;
+  onstack_frame_memory memory = {.read = arena_read,
+                                 .read_own = arena_read_word,
+                                 .scratch = fuzz_copy(NULL, ONSTACK_FRAME_SCRATCH),
+                                 .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                 .thread_pointer = onstack_arch_thread_pointer(),
+                                 .place = &place};
   onstack_interpreted_frame *frames = (void *)fuzz_copy(NULL, capacity * sizeof(*frames));
-  const uint32_t result = (python ? onstack_python_copy : onstack_php_copy)(NULL, &place.memory, frames, capacity);
+  const uint32_t result = (python ? onstack_python_copy : onstack_php_copy)(NULL, &memory, frames, capacity);
   const uint32_t count = result & ~ONSTACK_INTERPRETED_CUT;
   fuzz_check(count <= capacity);
   for (uint32_t i = 0; i < count; i++) {
     onstack_frame_text text = {.size = sizeof(text)};
-    if ((python ? onstack_python_describe : onstack_php_describe)(NULL, &frames[i], &text) == 0) check_text(&text, python);
+    if ((python ? python_describe : php_describe)(NULL, &onstack_copied_memory, &frames[i], &text) == 0)
+      check_text(&text, python);
   }
   free(frames);
-  free(place.memory.scratch);
+  free(memory.scratch);
   return 0;
 }

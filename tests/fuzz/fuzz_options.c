@@ -38,8 +38,8 @@ static onstack_unwinder *make_custom(fuzz_input *input) {
   return custom;
 }
 
-static int prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
-  (void)data, (void)loops;
+static int prepare(void *data, const onstack_frame_memory *memory, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data, (void)memory, (void)loops;
   return 0;
 }
 
@@ -48,8 +48,9 @@ static uint32_t copy(void *data, const onstack_frame_memory *memory, onstack_int
   return 0;
 }
 
-static int describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
-  (void)data, (void)frame, (void)text;
+static int describe(void *data, const onstack_frame_memory *memory, const onstack_interpreted_frame *frame,
+                    onstack_frame_text *text) {
+  (void)data, (void)memory, (void)frame, (void)text;
   return 0;
 }
 

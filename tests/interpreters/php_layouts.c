@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Compares what the core knows of a version of PHP with that version's headers. Compiled by run.sh, once for each. */
+/* Compares what the plug-in knows of a version of PHP with that version's headers. Compiled by run.sh, once for each. */
 #include <php.h>
 
 #include <zend_globals.h>
 #include <zend_modules.h>
 
-#include "sampler/interpreter/php.c"
+#include "plugins/interpreters/php.c"
 
 #include <stddef.h>
 #include <stdio.h>

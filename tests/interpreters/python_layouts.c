@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Compares what the core knows of a version of CPython with that version's headers. Compiled by run.sh, once for each. */
+/* Compares what the plug-in knows of a version of CPython with that version's headers. Compiled by run.sh, once for each. */
 #define Py_BUILD_CORE 1
 #include <Python.h>
 
@@ -12,7 +12,7 @@
 #include "internal/pycore_frame.h"
 #endif
 
-#include "sampler/interpreter/python.c"
+#include "plugins/interpreters/python.c"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# What the core knows of interpreters, against the headers of each version that is installed: Debian's, and those of
+# What the plug-in knows of interpreters, against the headers of each version that is installed: Debian's, and those of
 # ONSTACK_PYTHONS (programs, a pattern; default: pyenv's). Called by ci/test.sh rest.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -9,12 +9,13 @@ out=$BUILD/tests/interpreters
 mkdir -p "$out"
 failed=0 compared=0
 
-# The static functions of the core's file that are not called here are no mistake.
+# The static functions of the plug-in's file that are not called here are no mistake.
 compare() { # name, source, flags of the headers
   local name=$1 source=$2
   shift 2
   compared=$((compared + 1))
-  cc -w -O1 -std=gnu11 -D_GNU_SOURCE -I core/include -I core "$@" "tests/interpreters/$source" "$BUILD/lib/libonstack.a" \
+  cc -w -O1 -std=gnu11 -D_GNU_SOURCE -I core/include -I plugins/interpreters/include -I plugins/interpreters -I . "$@" "tests/interpreters/$source" \
+    "$BUILD/lib/libonstack-interpreters.a" "$BUILD/lib/libonstack.a" \
     -lpthread -o "$out/$name" && timeout -k 5 20 "$out/$name" || failed=$((failed + 1))
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the preload library that the command carries (feature `preload`), from `csrc`: a link to the core in the
-//! repository, real files in the published crate. As core/preload/preload.mk does, but without zlib: `record` compresses.
+//! Builds the preload library that the command carries (feature `preload`), from `csrc` and `interpreters`: links to the core
+//! and to its plug-in in the repository, real files in the published crate. As core/preload/preload.mk does, but without zlib: `record` compresses.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -21,18 +21,21 @@ mod carried {
             return;
         }
         println!("cargo:rustc-cfg=carries_preload");
-        let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("csrc");
+        let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+        let (root, interpreters) = (package.join("csrc"), package.join("interpreters"));
         let library = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("libonstack-preload.so");
-        let objects = compile(&root);
+        let objects = compile(&root, &interpreters);
         link(&root.join("preload/preload.map"), &objects, &library);
     }
 
-    fn compile(root: &Path) -> Vec<PathBuf> {
+    fn compile(root: &Path, interpreters: &Path) -> Vec<PathBuf> {
         let mut build = compiler(root);
+        build.include(interpreters.join("include"));
         let mut files = Vec::new();
         for part in ["include", "platform", "sampler", "profile", "preload", "heap"] {
             collect(&root.join(part), &mut files);
         }
+        collect(interpreters, &mut files);
         files.retain(|file| {
             let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             name.ends_with(".c") && name != "compress_zlib.c" && name != "malloc.c"
@@ -91,7 +94,7 @@ mod carried {
         println!("cargo:rerun-if-changed={}", directory.display());
         let entries = fs::read_dir(directory).unwrap_or_else(|error| {
             panic!(
-                "onstack-cli: cannot read {}: {error}. In a checkout `csrc` is a symbolic link to `core`; on systems \
+                "onstack-cli: cannot read {}: {error}. In a checkout it lies behind a symbolic link; on systems \
                  without links clone with `git -c core.symlinks=true`",
                 directory.display()
             )

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the core from `csrc`, a link to the core's directory in the repository, real files in the published crate.
+//! Builds the core from `csrc` and the plug-in for CPython and PHP from `interpreters`: links to their directories in the
+//! repository, real files in the published crate.
 
 #[cfg(not(feature = "system"))]
 use std::path::{Path, PathBuf};
@@ -16,9 +17,9 @@ fn main() {
 /// The library that is installed on the system; its functions are found by their version 0.1 symbols.
 #[cfg(feature = "system")]
 fn link_system_copy() {
-    pkg_config::Config::new().range_version("0.1".."0.2").probe("onstack").unwrap_or_else(|error| {
+    pkg_config::Config::new().range_version("0.1".."0.2").probe("onstack-interpreters").unwrap_or_else(|error| {
         panic!(
-            "onstack-sys: {error}. The feature `system` needs an installed libonstack 0.1 and its onstack.pc \
+            "onstack-sys: {error}. The feature `system` needs an installed libonstack 0.1 and its onstack-interpreters.pc \
              (PKG_CONFIG_PATH says where else to look); without the feature the library is built from source"
         )
     });
@@ -26,15 +27,16 @@ fn link_system_copy() {
 
 #[cfg(not(feature = "system"))]
 fn build_own_copy() {
-    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("csrc");
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let (root, interpreters) = (package.join("csrc"), package.join("interpreters"));
     let include = root.join("include");
     let sources = ["platform", "sampler", "profile"].map(|folder| root.join(folder));
 
     let mut files = Vec::new();
-    for directory in [&include].into_iter().chain(&sources) {
+    for directory in [&include, &interpreters].into_iter().chain(&sources) {
         collect(directory, &mut files).unwrap_or_else(|error| {
             panic!(
-                "onstack-sys: cannot read {}: {error}. In a checkout `csrc` is a symbolic link to `core`; \
+                "onstack-sys: cannot read {}: {error}. In a checkout it lies behind a symbolic link; \
                  on systems without links clone with `git -c core.symlinks=true`",
                 directory.display()
             )
@@ -54,7 +56,8 @@ fn build_own_copy() {
         .pic(true)
         .warnings(true)
         .include(&include)
-        .include(&root);
+        .include(&root)
+        .include(interpreters.join("include"));
     // Unoptimized, the handler needs more of the signal stack than the core promises.
     if env::var("OPT_LEVEL").as_deref() == Ok("0") {
         build.opt_level(2);

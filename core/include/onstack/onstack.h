@@ -264,9 +264,10 @@ typedef struct onstack_options {
   uint32_t heap_interval;   /* mean bytes between two samples of ONSTACK_CLOCK_HEAP; 0: 524,288. 1 samples all allocations */
   uint32_t heap_objects;    /* sampled allocations that can be in use at once, at most 1,048,576; 0: 16,384. Each takes 70
                                bytes. `heap_untracked` counts those that find the table full */
-  onstack_switch interpreters;                  /* add frames of CPython and PHP; default off */
+  onstack_switch interpreters;                  /* add frames by the registered providers; default off. Without a provider
+                                                   the start refuses it (onstack_interpreted(3)) */
   uint8_t reserved1[7];                         /* 0 */
-  const onstack_frame_provider *frame_provider; /* frames of another interpreter (onstack/interpreter.h); NULL: none */
+  const onstack_frame_provider *frame_provider; /* a provider for this session alone (onstack/interpreter.h); NULL: none */
 } onstack_options;
 
 /*

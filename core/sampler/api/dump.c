@@ -9,6 +9,7 @@
 #include "platform/process.h"
 #include "platform/sys.h"
 #include "platform/calls.h"
+#include "sampler/interpreter/interpreter.h"
 #include "sampler/threads/task.h"
 #include "sampler/signal/own_threads.h"
 #include "profile/text.h"
@@ -92,13 +93,15 @@ static void dump_sleep(uint32_t ms) {
 
 static int dump_round(dump *now, uint32_t ms) {
   onstack_options options;
+  onstack_interpreter_list interpreters;
   onstack_session *session;
   onstack_options_init(&options, sizeof(options));
+  onstack_providers_list(&interpreters);
   options.clock = ONSTACK_CLOCK_WALL;
   options.frequency = DUMP_HZ;
   options.max_depth = DUMP_DEPTH;
   options.label_bytes = DUMP_LABEL_BYTES;
-  options.interpreters = ONSTACK_ON;
+  options.interpreters = interpreters.count > 0 ? ONSTACK_ON : ONSTACK_OFF;
   options.sink = dump_sink;
   options.sink_data = now;
   int result = onstack_session_start(&options, &session);

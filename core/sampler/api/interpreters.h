@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The interpreters that a session asks for frames of their languages: the providers that ship, and when they are asked. */
+/* The interpreters that a session asks for frames of their languages, and when they are asked. */
 #ifndef ONSTACK_SAMPLER_API_INTERPRETERS_H
 #define ONSTACK_SAMPLER_API_INTERPRETERS_H
 
@@ -16,8 +16,11 @@ typedef struct onstack_interpreters {
   onstack_interleave_counters counters;
 } onstack_interpreters;
 
-/* Makes the providers that come with the library known to options. Before the first settings are made; any thread. */
-ONSTACK_INTERNAL void onstack_interpreters_ship(void);
+/* What profiles and forks have to know of interpreters. Before the first session; any thread. */
+ONSTACK_INTERNAL void onstack_interpreters_prepare(void);
+
+/* Returns true if a registered provider finds its interpreter. Milliseconds; ordinary threads. */
+ONSTACK_INTERNAL bool onstack_interpreters_are_there(void);
 
 /* Makes room for stacks of `depth` frames, and looks a first time (not `resumed`: in the child of a fork). The slot is taken,
    and does not run. 0 or -ENOMEM; the caller frees `frames`. */

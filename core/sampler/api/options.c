@@ -11,9 +11,7 @@
 #include <string.h>
 
 #define OPTIONS_UNWINDER_SIZE_0_1 ((size_t)40)
-#define OPTIONS_PROVIDER_SIZE_0_1 ((size_t)56)
 _Static_assert(offsetof(onstack_unwinder, walk) + sizeof(void *) == OPTIONS_UNWINDER_SIZE_0_1, "grows at the end");
-_Static_assert(offsetof(onstack_frame_provider, describe) + sizeof(void *) == OPTIONS_PROVIDER_SIZE_0_1, "grows at the end");
 _Static_assert(offsetof(onstack_options, frame_provider) + sizeof(void *) == 112, "grows at the end");
 
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
@@ -143,21 +141,19 @@ static int options_check_outside(const onstack_settings *settings, const char **
                         "unwinder: give rules or pc_only: no other can walk a thread from outside");
 }
 
-static const onstack_interpreter_list *options_shipped; /* publish / observe */
-
-/* Each start says it again, and two may start at once. */
-void onstack_options_ship(const onstack_interpreter_list *shipped) { onstack_publish(&options_shipped, shipped); }
-
 static int options_set_interpreters(const onstack_options *options, onstack_settings *settings, const char **fault) {
   onstack_interpreter_list *list = &settings->interpreters;
   const onstack_frame_provider *own = options->frame_provider;
   memset(list, 0, sizeof(*list));
-  const onstack_interpreter_list *shipped = onstack_observe(&options_shipped);
-  if (options->interpreters == ONSTACK_ON && shipped) *list = *shipped;
+  if (options->interpreters == ONSTACK_ON) {
+    onstack_providers_list(list);
+    if (list->count == 0)
+      return options_refuse(fault, ONSTACK_E_OPTIONS,
+                            "interpreters: no provider is registered: link libonstack-interpreters and call "
+                            "onstack_interpreters_register first");
+  }
   if (own) {
-    if (onstack_sized_check(own, sizeof(*own), OPTIONS_PROVIDER_SIZE_0_1) < 0 || !own->name ||
-        strlen(own->name) >= sizeof(((onstack_frame_text *)0)->language) || !own->prepare || !own->copy || !own->describe ||
-        own->stack_bytes > OPTIONS_STACK_MAX)
+    if (!onstack_providers_check(own))
       return options_refuse(
           fault, ONSTACK_E_OPTIONS,
           "frame_provider: its size, a name of at most 15 bytes and its functions are needed, and stack_bytes of 1 GiB "

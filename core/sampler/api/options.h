@@ -12,7 +12,4 @@ ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onsta
 /* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
 ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
 
-/* The providers behind options.interpreters. Before the first session; `shipped` lives for ever. */
-ONSTACK_INTERNAL void onstack_options_ship(const onstack_interpreter_list *shipped);
-
 #endif

@@ -169,7 +169,7 @@ static int session_make(const onstack_options *options, bool at_once, onstack_se
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
-  onstack_interpreters_ship();
+  onstack_interpreters_prepare();
   int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;

@@ -2,29 +2,23 @@
 #include "sampler/interpreter/interpreter.h"
 
 #include "platform/atomics.h"
+#include "platform/calls.h"
 #include "platform/interpreted.h"
-#include "platform/process.h"
-
-/* The kernel copies: the thread can go on, and end, at any instant. */
-static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {
-  return onstack_process_memory_read(address, to, bytes);
-}
-
-static uint32_t others_read_own(uint64_t address, uint64_t *word) { return others_read(address, word, sizeof(*word)); }
 
 bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
                                  uint64_t *hints, onstack_interpreted *out) {
-  onstack_frame_place place = {{.read = others_read,
-                                .read_own = others_read_own,
-                                .scratch = out->frames + capacity,
-                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                .tid = (int32_t)tid},
-                               0};
+  uint64_t place = 0;
+  const onstack_frame_memory memory = {.read = onstack_copied_read,
+                                       .read_own = onstack_copied_read_word,
+                                       .scratch = out->frames + capacity,
+                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                       .tid = (int32_t)tid,
+                                       .place = &place};
   *out = (onstack_interpreted){.named = 1, .leaf = ONSTACK_INTERPRETED_LEAF_CALLED}; /* who is blocked switches no stacks */
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     const onstack_frame_provider *provider = interpreters[i].provider;
     if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
-    const uint32_t result = provider->copy_of(provider->data, &place.memory, &hints[i], out->frames, capacity);
+    const uint32_t result = provider->copy_of(provider->data, &memory, &hints[i], out->frames, capacity);
     const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
     out->count = (uint16_t)(frames < capacity ? frames : capacity);
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
@@ -63,6 +57,12 @@ static uint32_t interleave_next_call(const onstack_interpreted *interpreted) {
   return next < interpreted->count ? next + 1 : next;
 }
 
+static bool interleave_is_innermost(const onstack_interpreter *interpreter) {
+  ONSTACK_STOP_EXCEPTIONS;
+  const onstack_frame_provider *provider = interpreter->provider;
+  return provider->is_innermost(provider->data, &onstack_copied_memory) != 0;
+}
+
 /* The same for an interpreter that tells where its calls are. */
 static bool interleave_fits_place(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
                                   uint32_t loops, uint32_t calls, bool leaf, bool open, uint32_t *first) {
@@ -71,12 +71,13 @@ static bool interleave_fits_place(const onstack_interpreter *interpreter, const 
   const bool unknown = interpreted->leaf == ONSTACK_INTERPRETED_LEAF_UNKNOWN;
   const bool believed = unknown && !onstack_load_relaxed(&onstack_interpreted_switches);
   /* Frames that were cut are the innermost call's, and those of others have none. */
-  const bool cut = believed && interpreted->cut && loops > calls && interpreter->tells();
+  const bool cut = believed && interpreted->cut && loops > calls && interleave_is_innermost(interpreter);
   if (leaf && unknown) return cut || (believed && open && loops <= calls);
   *first = leaf && interpreted->leaf == ONSTACK_INTERPRETED_LEAF_IS_NOT;
   loops -= *first;
   return cut || loops == calls || (open && loops > 0 && loops < calls) ||
-         (loops > calls && (leaf || interpreted->leaf == ONSTACK_INTERPRETED_LEAF_CALLED) && interpreter->tells());
+         (loops > calls && (leaf || interpreted->leaf == ONSTACK_INTERPRETED_LEAF_CALLED) &&
+          interleave_is_innermost(interpreter));
 }
 
 /* Behind the innermost native frame of the loop. */
@@ -105,7 +106,7 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   const bool leaf = stack->count > 0 && onstack_interpreter_is_loop(interpreter, stack->frames, 0);
   const bool open = interleave_is_open(stack);
   *first = *next = 0;
-  if (interpreter->tells)
+  if (interpreter->provider->is_innermost)
     return loops > 0 && interleave_fits_place(interpreter, interpreted, loops, calls, leaf, open, first);
   /* cut: it is an outer loop that has none */
   if (!interpreted->cut && loops == calls + 1 && (leaf || interleave_is_left(interpreted))) {

@@ -14,7 +14,20 @@
 #include "onstack/interpreter.h"
 #include "onstack/onstack.h"
 
-#define ONSTACK_INTERPRETERS 3u /* providers of a session: those that ship, and the user's */
+#define ONSTACK_INTERPRETERS 3u /* providers of a session: those that are registered, and its own */
+
+/* The exported symbols of an object, by which interpreters are found. */
+typedef struct onstack_symbols_found {
+  onstack_loop_code symbols[ONSTACK_FRAME_SYMBOLS]; /* zeros: it does not export that */
+} onstack_symbols_found;
+
+/* What earlier looks for the same symbols have found, so that objects are not looked at again each time that a library is
+   opened or closed; all zero at first. Written only in visits of the loader's list, which a fork waits for. */
+typedef struct onstack_symbols_memory {
+  uint64_t looked; /* objects with numbers up to this one lack the symbols (platform/loader.h), */
+  uint64_t hit;    /* but for this one; 0: none has them */
+  onstack_symbols_found found;
+} onstack_symbols_memory;
 
 typedef struct onstack_interpreter {
   const onstack_frame_provider *provider;
@@ -22,9 +35,9 @@ typedef struct onstack_interpreter {
   bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
   uint32_t loop_count;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
-  /* As it was prepared, with these loops; asked now and then, once it is ready. NULL: always, but with its object. */
-  bool (*lives)(const onstack_loop_code *loops, uint32_t count);
-  bool (*tells)(void); /* it says where its calls are (onstack_frame_place). Whether they are the thread's innermost ones */
+  uint32_t own_count; /* of these, those of the object that the loop is in; code that it jumps to comes behind them */
+  bool jumps;         /* ONSTACK_LOOP_JUMPS */
+  onstack_symbols_memory symbols;
 } onstack_interpreter;
 
 /* Whether a frame of a native stack is a call of the interpreter's loop. Signal-safe. */
@@ -37,12 +50,6 @@ onstack_interpreter_is_loop(const onstack_interpreter *interpreter, const uint64
   }
   return false;
 }
-
-/* What the providers that ship are called with: they tell more than the public structure has room for. */
-typedef struct onstack_frame_place {
-  onstack_frame_memory memory; /* the first: the rest lies behind it */
-  uint64_t place;              /* out: lies in the native frame of the innermost call that the frames tell of; 0: unknown */
-} onstack_frame_place;
 
 /* The providers of a session. */
 typedef struct onstack_interpreter_list {
@@ -100,74 +107,38 @@ static inline __attribute__((always_inline, unused)) uint32_t onstack_interprete
   return (uint32_t)(sizeof(*copied) + copied->count * sizeof(copied->frames[0]));
 }
 
-/*
- * The fingerprint of a function is copied with its frames, in the upper bits of their flags: memory is used again, and
- * milliseconds later another function may lie there. Of functions that have been named, nothing is copied: they are compared
- * with what they were then (sampler/interpreter/known.h), so that all this costs is the first sample of each.
- */
+/* ---- ordinary threads ---- */
 
-/* The words that tell a function from another at its address, by more than addresses: allocators give the memory of what has
-   just been freed. */
-#define ONSTACK_IDENTITY 5
+/* Finds the first object with the first `needed` of these symbols. Returns false if there is none. One at a time for each
+   memory. */
+ONSTACK_INTERNAL bool onstack_symbols_look(const char *const *names, uint32_t count, uint32_t needed,
+                                           onstack_symbols_memory *memory, onstack_loop_code *found);
 
-#define ONSTACK_FINGERPRINT_SHIFT 8      /* behind ONSTACK_INTERPRETED_* */
-#define ONSTACK_FINGERPRINT_NAMED 0u     /* it had been named when the frame was copied */
-#define ONSTACK_FINGERPRINT_UNPROVEN 1u  /* it could not be read, or there were too many new ones */
-#define ONSTACK_FINGERPRINT_FIRST 2u     /* others are hashes of its identity */
-#define ONSTACK_FINGERPRINTS 64u         /* that a sample takes at most; each costs some two copies by the kernel */
-#define ONSTACK_FINGERPRINT_PLACES 4096u /* a power of two */
+/* Writes the registered providers (onstack_frame_provider_register). */
+ONSTACK_INTERNAL void onstack_providers_list(onstack_interpreter_list *list);
 
-/* Addresses of functions that have been named, each in its place; 0: none (publish / observe). */
-ONSTACK_INTERNAL_DATA uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
+/* Returns true if the structure and its functions are such that a session can use the provider. */
+ONSTACK_INTERNAL bool onstack_providers_check(const onstack_frame_provider *provider);
 
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t onstack_fingerprint_place(uint64_t function) {
-  return (uint32_t)((function >> 4) * 0x9e3779b97f4a7c15u >> 40) & (ONSTACK_FINGERPRINT_PLACES - 1);
-}
+/* Call the provider's functions with memory that the kernel copies. prepare looks for symbols by `symbols`. */
+ONSTACK_INTERNAL int onstack_provider_prepare(const onstack_frame_provider *provider, onstack_symbols_memory *symbols,
+                                              onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+ONSTACK_INTERNAL bool onstack_provider_is_alive(const onstack_frame_provider *provider);
 
-/* Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_fingerprint_is_named(uint64_t function) {
-  return onstack_observe(&onstack_fingerprint_named[onstack_fingerprint_place(function)]) == function;
-}
+/* What the instructions of a loop tell, read by copies: its library may be unmapped at any instant. Each processor has its own
+   file. */
 
-/* From ONSTACK_FINGERPRINT_FIRST on. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint32_t
-onstack_fingerprint_of(const uint64_t identity[ONSTACK_IDENTITY]) {
-  uint64_t mixed = 0;
-  for (uint32_t i = 0; i < ONSTACK_IDENTITY; i++) {
-    mixed = (mixed ^ ((const volatile uint64_t *)identity)[i]) * 0x9e3779b97f4a7c15u;
-    mixed ^= mixed >> 29;
-  }
-  const uint32_t fingerprint = (uint32_t)(mixed >> 40);
-  return fingerprint < ONSTACK_FINGERPRINT_FIRST ? fingerprint + ONSTACK_FINGERPRINT_FIRST : fingerprint;
-}
+/* Of a function that jumps to code which runs in its frame (sampler/unwind/generated_code.h) and begins at `address`: *size
+   becomes the bytes between SP, behind the prologue, and its frame record; 0: it keeps none, and its rules say how far SP is
+   from its caller's. Returns false if that code moves SP first. */
+ONSTACK_INTERNAL bool onstack_loop_frame(uint64_t address, uint64_t *size);
 
-/*
- * Frames of an interpreter lie in pieces of memory that grow upwards, callers below the called. One copy by the kernel takes
- * many neighbours at once: it costs hardly more than a copy of one.
- */
+/* Writes the parts of the function loops[0] that lie apart behind the `count` pieces that there are, and returns how many there
+   are then: compilers put what seldom runs elsewhere (gcc, -freorder-blocks-and-partition: `.cold`). Milliseconds. */
+ONSTACK_INTERNAL uint32_t onstack_loop_cold(onstack_loop_code loops[ONSTACK_LOOP_CODES], uint32_t count);
 
-#define ONSTACK_WINDOW_FRAME 112u  /* bytes of a frame at most */
-#define ONSTACK_WINDOW_BYTES 7168u /* of Python some 50 frames */
-
-typedef struct onstack_window {
-  const onstack_frame_memory *memory;
-  uint64_t piece;     /* where the newest piece begins; 0: not known */
-  uint64_t low, high; /* what of it is in `bytes` */
-  uint8_t *frame;     /* room for a frame that lies elsewhere: ONSTACK_WINDOW_FRAME */
-  uint8_t *bytes;     /* ONSTACK_WINDOW_BYTES */
-} onstack_window;
-
-/* A word in bytes that were copied; `offset` is a multiple of its size. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_window_word(const uint8_t *bytes,
-                                                                                                  uint32_t offset) {
-  return *(const volatile uint64_t *)(const void *)(bytes + offset);
-}
-
-/* Memory at an aligned, plausible address. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes);
-
-/* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
-ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
+/* Where the table of unwind information (.eh_frame_hdr) of the object that holds this address lies; 0: none. */
+ONSTACK_INTERNAL uint64_t onstack_loop_unwind_table(uint64_t address);
 
 /* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
 

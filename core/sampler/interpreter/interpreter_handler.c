@@ -5,34 +5,9 @@
 #include "platform/sys.h"
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/rules.h"
+#include "sampler/unwind/stack_bounds.h"
 
 #include <errno.h>
-
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_fingerprint_named[ONSTACK_FINGERPRINT_PLACES];
-
-#define WINDOW_PIECE_MOST ((uint64_t)1 << 24) /* bytes from a piece's beginning that are taken for its own */
-
-ONSTACK_HANDLER bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes) {
-  return !(address & 7) && onstack_address_plausible(address) && memory->read(address, to, bytes);
-}
-
-/* What ends with the frame, and begins with the piece at the earliest. */
-static ONSTACK_HANDLER bool window_move(onstack_window *window, uint64_t end) {
-  const uint64_t low = end - window->piece < ONSTACK_WINDOW_BYTES ? window->piece : end - ONSTACK_WINDOW_BYTES;
-  if (!window->memory->read(low, window->bytes, (uint32_t)(end - low))) return false;
-  window->low = low;
-  window->high = end;
-  return true;
-}
-
-ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size) {
-  const uint64_t end = address + size;
-  if (address & 7 || !onstack_address_plausible(address)) return NULL;
-  const bool inside = address >= window->low && end <= window->high;
-  const bool near = window->piece != 0 && address > window->piece && address - window->piece < WINDOW_PIECE_MOST;
-  if (inside || (near && window_move(window, end))) return window->bytes + (address - window->low);
-  return window->memory->read(address, window->frame, size) ? window->frame : NULL;
-}
 
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_interpreted_switches;
 static uint32_t interpreter_refusals; /* process_vm_readv has failed for another reason than the address; relaxed */
@@ -40,6 +15,7 @@ static uint32_t interpreter_refusals; /* process_vm_readv has failed for another
 /* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
 static ONSTACK_HANDLER uint32_t interpreter_read(uint64_t address, void *to, uint32_t bytes) {
   struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
+  if (!onstack_address_plausible(address)) return false;
   const long result = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
   if (result < 0 && result != -EFAULT) onstack_store_relaxed(&interpreter_refusals, 1u);
   return result == (long)bytes;
@@ -122,12 +98,13 @@ static ONSTACK_HANDLER uint8_t interpreter_leaf(const onstack_interpreter *inter
 ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count,
                                                     const onstack_interrupted *interrupted, uint32_t capacity,
                                                     onstack_interpreted *out) {
-  onstack_frame_place place = {{.read = interpreter_read,
-                                .read_own = interpreter_read_own,
-                                .scratch = out->frames + capacity,
-                                .scratch_bytes = ONSTACK_FRAME_SCRATCH,
-                                .tid = interrupted->tid},
-                               0};
+  uint64_t place = 0;
+  onstack_frame_memory memory = {.read = interpreter_read,
+                                 .read_own = interpreter_read_own,
+                                 .scratch = out->frames + capacity,
+                                 .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                 .tid = interrupted->tid,
+                                 .place = &place};
   out->count = 0;
   out->named = 0;
   out->cut = 0;
@@ -136,13 +113,13 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in sampler/api/interpreters.c */
     const onstack_frame_provider *provider = interpreters[i].provider;
-    const uint32_t result = provider->copy(provider->data, &place.memory, out->frames, capacity);
+    if (memory.thread_pointer == 0) memory.thread_pointer = onstack_thread_pointer(); /* 0 on a thread of a raw clone */
+    const uint32_t result = provider->copy(provider->data, &memory, out->frames, capacity);
     const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
     out->count = (uint16_t)(frames < capacity ? frames : capacity);
     out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
     out->interpreter = (uint8_t)i;
-    if (place.place != 0)
-      out->leaf = interpreter_leaf(&interpreters[i], interrupted, out, place.place, place.memory.scratch);
+    if (place != 0) out->leaf = interpreter_leaf(&interpreters[i], interrupted, out, place, memory.scratch);
   }
   out->refused = out->count == 0 && interpreter_is_refused();
 }

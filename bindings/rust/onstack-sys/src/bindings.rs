@@ -64,10 +64,13 @@ pub const ONSTACK_LABELS_PLACES: u32 = 2;
 pub const ONSTACK_INTERPRETED_BYTE: u32 = 192;
 pub const ONSTACK_INTERPRETED_ENTRY: u32 = 1;
 pub const ONSTACK_INTERPRETED_EMPTY: u32 = 2;
+pub const ONSTACK_INTERPRETED_OWN_SHIFT: u32 = 8;
 pub const ONSTACK_INTERPRETED_CUT: u32 = 2147483648;
+pub const ONSTACK_LOOP_CODES: u32 = 4;
+pub const ONSTACK_LOOP_JUMPS: u32 = 256;
+pub const ONSTACK_FRAME_SYMBOLS: u32 = 8;
 pub const ONSTACK_FRAME_SCRATCH: u32 = 8192;
 pub const ONSTACK_TEXT_NATIVE: u32 = 1;
-pub const ONSTACK_LOOP_CODES: u32 = 4;
 extern "C" {
     pub fn onstack_strerror(code: ::core::ffi::c_int) -> *const ::core::ffi::c_char;
 }
@@ -554,6 +557,12 @@ pub struct onstack_interpreted_frame {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct onstack_loop_code {
+    pub low: u64,
+    pub high: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct onstack_frame_memory {
     pub read: ::core::option::Option<
         unsafe extern "C" fn(address: u64, to: *mut ::core::ffi::c_void, bytes: u32) -> u32,
@@ -562,6 +571,17 @@ pub struct onstack_frame_memory {
     pub scratch: *mut ::core::ffi::c_void,
     pub scratch_bytes: u32,
     pub tid: i32,
+    pub thread_pointer: u64,
+    pub place: *mut u64,
+    pub find: ::core::option::Option<
+        unsafe extern "C" fn(
+            memory: *const onstack_frame_memory,
+            names: *const *const ::core::ffi::c_char,
+            count: u32,
+            needed: u32,
+            found: *mut onstack_loop_code,
+        ) -> u32,
+    >,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -576,12 +596,6 @@ pub struct onstack_frame_text {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct onstack_loop_code {
-    pub low: u64,
-    pub high: u64,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
 pub struct onstack_frame_provider {
     pub size: u32,
     pub stack_bytes: u32,
@@ -590,6 +604,7 @@ pub struct onstack_frame_provider {
     pub prepare: ::core::option::Option<
         unsafe extern "C" fn(
             data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
             loops: *mut onstack_loop_code,
         ) -> ::core::ffi::c_int,
     >,
@@ -613,10 +628,28 @@ pub struct onstack_frame_provider {
     pub describe: ::core::option::Option<
         unsafe extern "C" fn(
             data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
             frame: *const onstack_interpreted_frame,
             text: *mut onstack_frame_text,
         ) -> ::core::ffi::c_int,
     >,
+    pub is_alive: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+        ) -> ::core::ffi::c_int,
+    >,
+    pub is_innermost: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+        ) -> ::core::ffi::c_int,
+    >,
+}
+extern "C" {
+    pub fn onstack_frame_provider_register(
+        provider: *const onstack_frame_provider,
+    ) -> ::core::ffi::c_int;
 }
 extern "C" {
     pub fn onstack_interpreted_describe(

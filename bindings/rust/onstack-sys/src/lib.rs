@@ -11,3 +11,8 @@
 mod bindings;
 
 pub use bindings::*;
+
+extern "C" {
+    /// Registers the providers of frames for CPython and PHP (`onstack/interpreters.h`). Again: changes nothing.
+    pub fn onstack_interpreters_register() -> core::ffi::c_int;
+}

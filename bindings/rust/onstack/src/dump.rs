@@ -9,6 +9,7 @@ use onstack_sys as sys;
 
 use crate::aggregate::{Aggregate, Form, Kept};
 use crate::error::Result;
+use crate::options::register_interpreters;
 use crate::symbolize::Symbolizer;
 use crate::writer::written;
 use crate::Profile;
@@ -31,6 +32,7 @@ use crate::Profile;
 /// # Errors
 /// Those of a start with [`Clock::Wall`](crate::Clock::Wall): [`Error::Sessions`](crate::Error::Sessions) for one.
 pub fn dump() -> Result<String> {
+    register_interpreters()?;
     let mut symbolizer = Symbolizer::new();
     // SAFETY: all fields are integers and pointers that may be zero or null.
     let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
@@ -47,6 +49,7 @@ pub fn dump() -> Result<String> {
 /// # Errors
 /// As [`dump`].
 pub fn dump_profile() -> Result<Profile> {
+    register_interpreters()?;
     let threads = Aggregate::new(Kept::default())?;
     let missing = threads.take_dump()?;
     let comments = CString::new(format!("onstack.dump without_stack={missing}")).expect("a number has no NUL");

@@ -267,6 +267,9 @@ impl Options {
         raw.threads = switch(self.threads);
         raw.own_threads = switch(self.own_threads);
         raw.interpreters = switch(self.interpreters);
+        if self.interpreters == Some(true) {
+            register_interpreters()?;
+        }
         raw.sink = sink;
         raw.sink_data = sink_data;
 
@@ -280,6 +283,12 @@ impl Options {
         }
         Ok(SysOptions { raw, filter, _unwinder: unwinder })
     }
+}
+
+/// For sessions with [`Options::interpreters`], and for dumps.
+pub(crate) fn register_interpreters() -> Result<()> {
+    // SAFETY: it takes nothing and may be called again.
+    check(unsafe { sys::onstack_interpreters_register() }).map(drop)
 }
 
 unsafe extern "C" fn accepts(data: *mut c_void, tid: i32, name: *const c_char) -> c_int {

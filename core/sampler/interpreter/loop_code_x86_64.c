@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/interpreter/instructions.h"
+#include "sampler/interpreter/interpreter.h"
 
 #include "platform/process.h"
 #include "sampler/modules/prologue_x86_64.h"
@@ -8,40 +8,20 @@
 
 #if defined(__x86_64__)
 
-#define INSTRUCTIONS_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
-#define INSTRUCTIONS_PROLOGUE 128u /* what moves SP lies within */
+#define LOOP_ENTRY 16u     /* mov %rsp,%rbp lies within, behind an endbr64 and pushes */
+#define LOOP_PROLOGUE 128u /* what moves SP lies within */
 
-static bool instructions_read(uint64_t address, uint8_t code[INSTRUCTIONS_ENTRY]) {
-  return onstack_process_memory_copy(address, code, INSTRUCTIONS_ENTRY) == INSTRUCTIONS_ENTRY;
-}
-
-bool onstack_instructions_frame(uint64_t address, uint64_t *size) {
+bool onstack_loop_frame(uint64_t address, uint64_t *size) {
   static const uint8_t move[] = {0x48, 0x89, 0xe5};
-  uint8_t code[INSTRUCTIONS_ENTRY];
+  uint8_t code[LOOP_ENTRY];
   *size = 0;
-  if (!instructions_read(address, code)) return false;
+  if (!onstack_process_memory_read(address, code, sizeof(code))) return false;
   const uint8_t *found = memmem(code, sizeof(code), move, sizeof(move));
   if (!found) return true;
   const onstack_prologue prologue = {.framed = address + (uint64_t)(found - code) + sizeof(move)};
-  const int64_t depth = onstack_prologue_depth(&prologue, address + INSTRUCTIONS_PROLOGUE);
+  const int64_t depth = onstack_prologue_depth(&prologue, address + LOOP_PROLOGUE);
   if (depth > 0) *size = (uint64_t)depth;
   return depth > 0;
-}
-
-/* mov place(%rip),%rax, or as a linker relaxes it mov $value,%rax; ret. */
-bool onstack_instructions_constant(uint64_t address, uint64_t *value) {
-  static const uint8_t branch_target[] = {0xf3, 0x0f, 0x1e, 0xfa};
-  uint8_t code[INSTRUCTIONS_ENTRY];
-  int32_t operand;
-  if (!instructions_read(address, code)) return false;
-  const size_t at = memcmp(code, branch_target, sizeof(branch_target)) == 0 ? sizeof(branch_target) : 0;
-  const uint8_t *load = code + at;
-  if (load[0] != 0x48 || load[7] != 0xc3) return false;
-  memcpy(&operand, load + 3, sizeof(operand));
-  *value = (uint64_t)(int64_t)operand;
-  if (load[1] == 0xc7 && load[2] == 0xc0) return true;
-  return load[1] == 0x8b && load[2] == 0x05 &&
-         onstack_process_memory_copy(address + at + 7 + *value, value, sizeof(*value)) == sizeof(*value);
 }
 
 /*
@@ -73,15 +53,12 @@ typedef struct cold_search {
   cold_piece pieces[COLD_CANDIDATES];
 } cold_search;
 
-static bool cold_read(uint64_t address, void *to, size_t bytes) {
-  return onstack_process_memory_copy(address, to, bytes) == bytes;
-}
-
 /* In the form that linkers write: offsets in four bytes, those of the table from the header on. */
 static bool cold_open(uint64_t header, cold_table *table) {
   static const uint8_t form[4] = {1, 0x1b, 0x03, 0x3b};
   uint8_t head[12];
-  if (header == 0 || !cold_read(header, head, sizeof(head)) || memcmp(head, form, sizeof(form)) != 0) return false;
+  if (header == 0 || !onstack_process_memory_read(header, head, sizeof(head)) || memcmp(head, form, sizeof(form)) != 0)
+    return false;
   table->header = header;
   memcpy(&table->count, head + 8, sizeof(table->count));
   return table->count > 0;
@@ -90,7 +67,8 @@ static bool cold_open(uint64_t header, cold_table *table) {
 /* Of an entry: where its code begins, and its FDE. */
 static bool cold_entry(const cold_table *table, uint32_t index, uint64_t *begins, uint64_t *fde) {
   int32_t offsets[2];
-  if (!cold_read(table->header + 12 + (uint64_t)index * sizeof(offsets), offsets, sizeof(offsets))) return false;
+  if (!onstack_process_memory_read(table->header + 12 + (uint64_t)index * sizeof(offsets), offsets, sizeof(offsets)))
+    return false;
   *begins = table->header + (uint64_t)(int64_t)offsets[0];
   *fde = table->header + (uint64_t)(int64_t)offsets[1];
   return true;
@@ -99,7 +77,7 @@ static bool cold_entry(const cold_table *table, uint32_t index, uint64_t *begins
 /* The code of an FDE: length, CIE, begin and range, in four bytes each. The table confirms the form of `begin`. */
 static bool cold_range(uint64_t begins, uint64_t fde, onstack_loop_code *code) {
   uint32_t words[4];
-  if (!cold_read(fde, words, sizeof(words))) return false;
+  if (!onstack_process_memory_read(fde, words, sizeof(words))) return false;
   *code = (onstack_loop_code){begins, begins + words[3]};
   return fde + 8 + (uint64_t)(int64_t)(int32_t)words[2] == begins;
 }
@@ -141,7 +119,7 @@ static void cold_look_through(cold_search *search) {
   uint8_t bytes[COLD_BLOCK + COLD_JUMP_BYTES];
   for (uint64_t at = search->loop.low; at < search->loop.high; at += COLD_BLOCK) {
     const size_t left = search->loop.high - at, size = left < sizeof(bytes) ? left : sizeof(bytes);
-    if (!cold_read(at, bytes, size)) return;
+    if (!onstack_process_memory_read(at, bytes, size)) return;
     for (size_t i = 0; i < COLD_BLOCK && i + COLD_JUMP_BYTES <= size; i++) {
       int32_t distance;
       if (bytes[i] != 0x0f || (bytes[i + 1] & 0xf0) != 0x80) continue;
@@ -151,10 +129,9 @@ static void cold_look_through(cold_search *search) {
   }
 }
 
-int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+uint32_t onstack_loop_cold(onstack_loop_code loops[ONSTACK_LOOP_CODES], uint32_t count) {
   cold_search search = {.loop = loops[0]};
-  int count = 1;
-  if (!cold_open(eh_frame_header, &search.table)) return count;
+  if (count == 0 || !cold_open(onstack_loop_unwind_table(loops[0].low), &search.table)) return count;
   cold_look_through(&search);
   for (uint32_t i = 0; i < search.count && count < ONSTACK_LOOP_CODES; i++)
     if (search.pieces[i].jumps >= COLD_JUMPS) loops[count++] = search.pieces[i].code;

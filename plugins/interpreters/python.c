@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/interpreter/python.h"
-
-#include "platform/atomics.h"
-#include "platform/process.h"
-#include "sampler/interpreter/known.h"
-#include "sampler/interpreter/symbols.h"
-#include "sampler/unwind/stack_bounds.h"
+/* Finds CPython by its exported symbols, and where a thread has its state; names its frames out of their code objects. */
+#include "frames.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,11 +21,11 @@ typedef struct onstack_thread_key {
 typedef struct key_test {
   pthread_key_t keys[2];
   uint64_t marks[2];
-  uint64_t pointer;
+  const onstack_frame_memory *memory;
 } key_test;
 
-static bool key_read(uint64_t address, uint64_t *word) {
-  return onstack_process_memory_copy(address, word, sizeof(*word)) == sizeof(*word);
+static bool key_read(const key_test *test, uint64_t address, uint64_t *word) {
+  return test->memory->read(address, word, sizeof(*word));
 }
 
 /* glibc: pairs of a sequence number and a value in struct pthread. */
@@ -39,8 +34,9 @@ static bool key_find_direct(const key_test *test, uint32_t key, onstack_thread_k
   const int64_t apart = ((int64_t)test->keys[1] - (int64_t)test->keys[0]) * 16;
   for (int64_t at = -KEY_REACH; at < KEY_REACH; at += 8) {
     uint64_t words[2];
-    if (!key_read(test->pointer + (uint64_t)at, &words[0]) || words[0] != test->marks[0]) continue;
-    if (!key_read(test->pointer + (uint64_t)(at + apart), &words[1]) || words[1] != test->marks[1]) continue;
+    if (!key_read(test, test->memory->thread_pointer + (uint64_t)at, &words[0]) || words[0] != test->marks[0]) continue;
+    if (!key_read(test, test->memory->thread_pointer + (uint64_t)(at + apart), &words[1]) || words[1] != test->marks[1])
+      continue;
     *place = (onstack_thread_key){.offset = at + ((int64_t)key - (int64_t)test->keys[0]) * 16};
     return true;
   }
@@ -52,8 +48,9 @@ static bool key_find_indirect(const key_test *test, uint32_t key, onstack_thread
   if (key >= KEY_MOST) return false;
   for (int64_t at = -KEY_REACH / 8; at < KEY_REACH / 8; at += 8) {
     uint64_t array, word;
-    bool is = key_read(test->pointer + (uint64_t)at, &array) && array != 0 && !(array & 7);
-    for (int i = 0; is && i < 2; i++) is = key_read(array + 8 * (uint64_t)test->keys[i], &word) && word == test->marks[i];
+    bool is = key_read(test, test->memory->thread_pointer + (uint64_t)at, &array) && array != 0 && !(array & 7);
+    for (int i = 0; is && i < 2; i++)
+      is = key_read(test, array + 8 * (uint64_t)test->keys[i], &word) && word == test->marks[i];
     if (!is) continue;
     *place = (onstack_thread_key){.offset = at, .index = key, .indirect = true};
     return true;
@@ -62,9 +59,9 @@ static bool key_find_indirect(const key_test *test, uint32_t key, onstack_thread
 }
 
 /* False: libc keeps that key elsewhere (glibc beyond the 32nd). Ordinary threads; uses some keys for a moment. */
-static bool thread_key_find(uint32_t key, onstack_thread_key *place) {
-  key_test test = {.pointer = onstack_thread_pointer()};
-  if (test.pointer == 0 || pthread_key_create(&test.keys[0], NULL) != 0) return false;
+static bool thread_key_find(const onstack_frame_memory *memory, uint32_t key, onstack_thread_key *place) {
+  key_test test = {.memory = memory};
+  if (memory->thread_pointer == 0 || pthread_key_create(&test.keys[0], NULL) != 0) return false;
   bool found = pthread_key_create(&test.keys[1], NULL) == 0;
   if (found) {
     for (int i = 0; i < 2; i++) {
@@ -129,14 +126,14 @@ static int64_t lines_of_3_11(const uint8_t *table, size_t size, int64_t line, ui
   return 0;
 }
 
-uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line, uint32_t position) {
+/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. Bytes of anybody's:
+   nothing in them is believed. */
+static uint32_t python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line, uint32_t position) {
   int64_t line = version >= 0x030b   ? lines_of_3_11(table, size, first_line, position)
                  : version == 0x030a ? lines_of_3_10(table, size, first_line, position * LINES_UNIT)
                                      : lines_of_3_9(table, size, first_line, position);
   return line > 0 && line < (int64_t)LINES_MOST ? (uint32_t)line : 0;
 }
-
-/* Finds CPython by its exported symbols, and where a thread has its state. */
 
 /* From the headers of each version (Include/cpython, Include/internal); tests/interpreters compares. */
 static const onstack_python_layout python_layouts[] = {
@@ -289,17 +286,16 @@ enum {
   PYTHON_SINCE_3_10,
   PYTHON_SINCE_3_9
 };
-static const onstack_symbols_wanted python_wanted = {8,
-                                                     5,
-                                                     {"_PyRuntime", "_PyEval_EvalFrameDefault", "PyCode_Type",
-                                                      "PyUnicode_Type", "_Py_NoneStruct", "Py_Version",
-                                                      "PyModule_AddObjectRef", "PyThreadState_GetFrame"}};
+static const char *const python_symbols[] = {
+    "_PyRuntime", "_PyEval_EvalFrameDefault", "PyCode_Type",           "PyUnicode_Type", "_Py_NoneStruct",
+    "Py_Version", "PyModule_AddObjectRef",    "PyThreadState_GetFrame"};
+#define PYTHON_SYMBOLS_NEEDED 5
 
-static uint16_t python_version(const onstack_symbols_found *symbols) {
+static uint16_t python_version(const onstack_frame_memory *memory, const onstack_loop_code *symbols) {
   uint64_t version = 0; /* unsigned long, as PY_VERSION_HEX */
-  if (symbols->address[PYTHON_VERSION] == 0)
-    return symbols->address[PYTHON_SINCE_3_10] ? 0x030a : symbols->address[PYTHON_SINCE_3_9] ? 0x0309 : 0;
-  onstack_process_memory_copy(symbols->address[PYTHON_VERSION], &version, sizeof(version));
+  if (symbols[PYTHON_VERSION].low == 0)
+    return symbols[PYTHON_SINCE_3_10].low ? 0x030a : symbols[PYTHON_SINCE_3_9].low ? 0x0309 : 0;
+  memory->read(symbols[PYTHON_VERSION].low, &version, sizeof(version));
   return (uint16_t)(version >> 16);
 }
 
@@ -310,10 +306,10 @@ static const onstack_python_layout *python_layout(uint16_t version) {
 }
 
 /* What the interpreter says of itself counts: a build may differ. */
-static bool python_agrees(const onstack_python_layout *layout, uint64_t runtime) {
+static bool python_agrees(const onstack_frame_memory *memory, const onstack_python_layout *layout, uint64_t runtime) {
   python_debug_offsets said;
   if (layout->version < 0x030d) return true;
-  if (onstack_process_memory_copy(runtime, &said, sizeof(said)) != sizeof(said)) return false;
+  if (!memory->read(runtime, &said, sizeof(said))) return false;
   return memcmp(said.cookie, "xdebugpy", sizeof(said.cookie)) == 0 && said.free_threaded == 0 &&
          said.thread.interpreter == layout->thread_interpreter && said.thread.current_frame == layout->thread_frame &&
          said.thread.id == layout->thread_id && said.thread.chunk == layout->thread_chunk &&
@@ -325,11 +321,12 @@ static bool python_agrees(const onstack_python_layout *layout, uint64_t runtime)
 }
 
 /* Py_tss_t: whether there is a key, and the key. False: the interpreter has not begun. */
-static bool python_key(const onstack_python_layout *layout, uint64_t runtime, uint32_t *key) {
+static bool python_key(const onstack_frame_memory *memory, const onstack_python_layout *layout, uint64_t runtime,
+                       uint32_t *key) {
   uint32_t words[2] = {0, 0};
   uint64_t interpreter = 0;
-  onstack_process_memory_copy(runtime + layout->runtime_key, words, sizeof(words));
-  onstack_process_memory_copy(runtime + layout->runtime_interpreter, &interpreter, sizeof(interpreter));
+  memory->read(runtime + layout->runtime_key, words, sizeof(words));
+  memory->read(runtime + layout->runtime_interpreter, &interpreter, sizeof(interpreter));
   *key = words[1];
   return words[0] == 1 && interpreter != 0;
 }
@@ -342,60 +339,53 @@ static uint32_t python_life_count;
 static bool python_is(const onstack_python *one, const onstack_python *other) {
   return one->layout == other->layout && one->runtime == other->runtime && one->code_type == other->code_type &&
          one->string_type == other->string_type && one->none == other->none && one->key == other->key &&
-         one->loops[0].low == other->loops[0].low && one->loops[0].high == other->loops[0].high;
+         one->loop.low == other->loop.low && one->loop.high == other->loop.high;
 }
 
 /* One that has been there already, or a new one; NULL: it cannot be followed. */
-static const onstack_python *python_life(const onstack_symbols_found *symbols, onstack_python *found) {
+static const onstack_python *python_life(const onstack_frame_memory *memory, onstack_python *found) {
   onstack_thread_key place = {0};
   for (uint32_t i = 0; i < python_life_count; i++)
     if (python_is(&python_lives[i], found)) return &python_lives[i];
-  if (python_life_count == PYTHON_LIVES || !thread_key_find(found->key, &place)) return NULL;
+  if (python_life_count == PYTHON_LIVES || !thread_key_find(memory, found->key, &place)) return NULL;
   found->key_offset = place.offset;
   found->key_index = place.index;
   found->key_indirect = place.indirect;
-  found->loop_count = (uint32_t)onstack_symbols_loop(symbols, PYTHON_LOOP, found->loops);
+  found->self_offset = (uint64_t)(uintptr_t)pthread_self() - memory->thread_pointer;
   python_lives[python_life_count] = *found;
   return &python_lives[python_life_count++];
 }
 
-int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+static int python_prepare(void *data, const onstack_frame_memory *memory, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
   (void)data;
-  static onstack_symbols_memory memory;
-  onstack_symbols_found symbols;
-  if (!onstack_symbols_look(&python_wanted, &memory, &symbols)) return 0;
-  const uint64_t loop = symbols.address[PYTHON_LOOP];
-  onstack_python found = {.layout = python_layout(python_version(&symbols)),
-                          .runtime = symbols.address[PYTHON_RUNTIME],
-                          .code_type = symbols.address[PYTHON_CODE],
-                          .string_type = symbols.address[PYTHON_STRING],
-                          .none = symbols.address[PYTHON_NONE],
-                          .loops = {{loop, loop + symbols.size[PYTHON_LOOP]}}};
-  if (!found.layout || !python_agrees(found.layout, found.runtime)) return ONSTACK_E_UNSUPPORTED;
-  if (!python_key(found.layout, found.runtime, &found.key)) return -EAGAIN;
-  const onstack_python *python = python_life(&symbols, &found);
+  onstack_loop_code symbols[ONSTACK_COUNT_OF(python_symbols)];
+  if (!memory->find(memory, python_symbols, ONSTACK_COUNT_OF(python_symbols), PYTHON_SYMBOLS_NEEDED, symbols)) return 0;
+  onstack_python found = {.layout = python_layout(python_version(memory, symbols)),
+                          .runtime = symbols[PYTHON_RUNTIME].low,
+                          .code_type = symbols[PYTHON_CODE].low,
+                          .string_type = symbols[PYTHON_STRING].low,
+                          .none = symbols[PYTHON_NONE].low,
+                          .loop = symbols[PYTHON_LOOP]};
+  if (!found.layout || !python_agrees(memory, found.layout, found.runtime)) return ONSTACK_E_UNSUPPORTED;
+  if (!python_key(memory, found.layout, found.runtime, &found.key)) return -EAGAIN;
+  const onstack_python *python = python_life(memory, &found);
   if (!python) return ONSTACK_E_UNSUPPORTED;
-  onstack_publish(&onstack_python_found, python); /* pairs with the observe in sampler/interpreter/python_handler.c */
-  for (uint32_t i = 0; i < python->loop_count; i++) loops[i] = python->loops[i];
-  return (int)python->loop_count;
+  onstack_frames_publish(&onstack_python_found, python);
+  loops[0] = python->loop;
+  return 1;
 }
 
-bool onstack_python_lives(const onstack_loop_code *loops, uint32_t count) {
-  (void)loops, (void)count;
-  const onstack_python *python = onstack_observe(&onstack_python_found);
+/* The interpreter has not ended or begun anew (Py_Finalize, Py_Initialize). */
+static int python_is_alive(void *data, const onstack_frame_memory *memory) {
+  (void)data;
+  const onstack_python *python = onstack_frames_observe(&onstack_python_found);
   uint32_t key;
-  return python && python_key(python->layout, python->runtime, &key) && key == python->key;
+  return python && python_key(memory, python->layout, python->runtime, &key) && key == python->key;
 }
 
 /* Names of CPython's frames, out of their code objects: read some milliseconds after the sample, and doubted. */
 
 #define PYTHON_BYTES_DATA 32u /* PyBytesObject.ob_sval */
-
-static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[ONSTACK_IDENTITY]) {
-  uint8_t bytes[ONSTACK_PYTHON_CODE_BYTES];
-  return onstack_python_identify(onstack_observe(&onstack_python_found), &onstack_known_memory, frame->function, bytes,
-                                 identity);
-}
 
 static size_t python_put(char *out, uint32_t character) {
   if (character < 0x80) {
@@ -428,53 +418,70 @@ static uint32_t python_character(const uint8_t *bytes, uint32_t kind, size_t i) 
 }
 
 /* A compact str (Include/cpython/unicodeobject.h) as UTF-8, cut where it is longer. Of 3.9 to 3.13, without free threads. */
-static bool python_string(const onstack_python *python, uint64_t address, char *out, size_t capacity) {
-  uint8_t head[40], data[512];
+static bool python_string(const onstack_frame_memory *memory, const onstack_python *python, uint64_t address, char *out,
+                          size_t capacity) {
+  _Alignas(8) uint8_t head[40];
+  uint8_t data[512];
   size_t used = 0;
-  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
-  const uint64_t length = onstack_known_word(head, 16);
-  const uint32_t state = (uint32_t)onstack_known_word(head, 32), kind = state >> 2 & 7;
+  if (!memory->read(address, head, sizeof(head))) return false;
+  const uint64_t length = onstack_frames_word(head, 16);
+  const uint32_t state = (uint32_t)onstack_frames_word(head, 32), kind = state >> 2 & 7;
   const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
-  if (onstack_known_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
+  if (onstack_frames_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
   const size_t most = sizeof(data) / kind, count = length < most ? (size_t)length : most;
   const uint64_t from = address + (ascii ? python->layout->string_data : python->layout->string_wide);
-  if (!onstack_process_memory_read(from, data, count * kind)) return false;
+  if (!memory->read(from, data, (uint32_t)(count * kind))) return false;
   for (size_t i = 0; i < count && used + 5 <= capacity; i++) used += python_put(out + used, python_character(data, kind, i));
   out[used] = 0;
   return used > 0;
 }
 
-static uint32_t python_line_of(const onstack_python *python, const uint64_t identity[ONSTACK_IDENTITY], uint32_t position,
-                               uint8_t *table) {
-  uint8_t head[PYTHON_BYTES_DATA];
-  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
-  const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
-  const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
-  if (!onstack_process_memory_read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
-  return onstack_python_line(python->layout->version, table, bytes, (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
+static uint32_t python_line_of(const onstack_frame_memory *memory, const onstack_python *python,
+                               const uint64_t identity[ONSTACK_IDENTITY], uint32_t position, uint8_t *table) {
+  _Alignas(8) uint8_t head[PYTHON_BYTES_DATA];
+  if (!memory->read(identity[ONSTACK_PYTHON_LINES], head, sizeof(head))) return 0;
+  const uint64_t size = onstack_frames_word(head, 16); /* PyVarObject.ob_size */
+  const size_t bytes = size < ONSTACK_NAMES_SCRATCH ? (size_t)size : ONSTACK_NAMES_SCRATCH;
+  if (!memory->read(identity[ONSTACK_PYTHON_LINES] + PYTHON_BYTES_DATA, table, (uint32_t)bytes)) return 0;
+  return python_line(python->layout->version, table, bytes, (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE], position);
 }
 
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch,
-                        onstack_frame_text *text) {
-  const onstack_python *python = onstack_observe(&onstack_python_found);
-  if (!python_string(python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
-  if (!python_string(python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+static bool python_read(const onstack_frame_memory *memory, const onstack_interpreted_frame *frame,
+                        const uint64_t identity[ONSTACK_IDENTITY], uint8_t *scratch, onstack_frame_text *text) {
+  const onstack_python *python = onstack_frames_observe(&onstack_python_found);
+  if (!python_string(memory, python, identity[ONSTACK_PYTHON_NAME], text->function, sizeof(text->function))) return false;
+  if (!python_string(memory, python, identity[ONSTACK_PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
   text->start_line = (uint32_t)identity[ONSTACK_PYTHON_FIRST_LINE];
-  text->line = python_line_of(python, identity, frame->position, scratch);
+  text->line = python_line_of(memory, python, identity, frame->position, scratch);
   return true;
 }
 
-bool onstack_python_is_innermost(void) {
-  const onstack_python *python = onstack_observe(&onstack_python_found);
+/* Up to 3.11 a thread that runs a subinterpreter shows the main one's frames. */
+static int python_is_innermost(void *data, const onstack_frame_memory *memory) {
+  (void)data;
+  const onstack_python *python = onstack_frames_observe(&onstack_python_found);
   int64_t next = 2; /* interpreters.next_id, behind the first and the main one: never less than it was */
   if (python->layout->version >= 0x030c) return true; /* the key has the state of the interpreter that runs */
-  onstack_process_memory_read(python->runtime + python->layout->runtime_interpreter + 16, &next, sizeof(next));
+  memory->read(python->runtime + python->layout->runtime_interpreter + 16, &next, sizeof(next));
   return next == 1;
 }
 
-static const onstack_known_reader python_reader = {python_identify, python_read};
+static const onstack_language python_language = {onstack_python_identify, python_read};
 
-int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+static int python_describe(void *data, const onstack_frame_memory *memory, const onstack_interpreted_frame *frame,
+                           onstack_frame_text *text) {
   (void)data;
-  return onstack_observe(&onstack_python_found) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
+  return onstack_frames_observe(&onstack_python_found) ? onstack_names_describe(&python_language, memory, frame, text)
+                                                       : -ESRCH;
 }
+
+ONSTACK_INTERNAL_DEFINE const onstack_frame_provider onstack_python_provider = {.size = sizeof(onstack_frame_provider),
+                                                                                .stack_bytes =
+                                                                                    512, /* gcc -fstack-usage: 400 */
+                                                                                .name = "python",
+                                                                                .prepare = python_prepare,
+                                                                                .copy = onstack_python_copy,
+                                                                                .copy_of = onstack_python_copy_of,
+                                                                                .describe = python_describe,
+                                                                                .is_alive = python_is_alive,
+                                                                                .is_innermost = python_is_innermost};
