@@ -3648,7 +3648,7 @@ typedef struct onstack_slot {
   bool says_states;           /* samples say the thread's state in labels of their own */
   uint32_t label_bytes;       /* room for the others */
   uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
-  uint64_t *runnable_ns;      /* by record (runnable.h); NULL: nobody asks. The clock's */
+  uint64_t *runnable_ns;      /* by record (sampler/source/arm.h); NULL: nobody asks. The clock's */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
@@ -4141,15 +4141,15 @@ ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_deli
 
 #endif
 
-/* ---- core/sampler/drain/thread.h ---- */
+/* ---- core/sampler/session/worker.h ---- */
 /* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for,
    and once more at the end. */
-#ifndef ONSTACK_SAMPLER_DRAIN_THREAD_H
-#define ONSTACK_SAMPLER_DRAIN_THREAD_H
+#ifndef ONSTACK_SAMPLER_SESSION_WORKER_H
+#define ONSTACK_SAMPLER_SESSION_WORKER_H
 
 #include <pthread.h>
 
-typedef struct onstack_drain_thread {
+typedef struct onstack_worker {
   const char *name; /* at most 15 bytes, "onstack-..." */
   pthread_t thread;
   uint32_t *wake; /* futex word that the handler sets to 1 */
@@ -4158,18 +4158,18 @@ typedef struct onstack_drain_thread {
   int unblocked_signal;         /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
   uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
   void *data;
-} onstack_drain_thread;
+} onstack_worker;
 
 /* Starts it with every signal blocked; returns when it is known as one of ours (sampler/signal/own_threads.h). 0 or -errno.
    Start only. */
-ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
+ONSTACK_INTERNAL int onstack_worker_start(onstack_worker *worker);
 
 /* Lets it finish, without waiting. */
-ONSTACK_INTERNAL void onstack_drain_thread_dismiss(onstack_drain_thread *drain);
+ONSTACK_INTERNAL void onstack_worker_dismiss(onstack_worker *worker);
 
 /* Lets it finish and joins it; on that very thread (an exit handler that libc runs there) does its last round. No `work`
    runs or begins after this. */
-ONSTACK_INTERNAL void onstack_drain_thread_stop(onstack_drain_thread *drain);
+ONSTACK_INTERNAL void onstack_worker_stop(onstack_worker *worker);
 
 #endif
 
@@ -4225,8 +4225,8 @@ struct onstack_session {
   uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
   uint32_t running;    /* 1 until somebody stops it */
   uint32_t idle;       /* it is stopped, and no handler is inside any more (publish / observe) */
-  onstack_drain_thread drain;
-  onstack_drain_thread clock_thread; /* where the clock needs one */
+  onstack_worker drain;
+  onstack_worker clock_thread; /* where the clock needs one */
   uint32_t clock_wake;
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered[ONSTACK_KINDS]; /* written by the consumer */
@@ -4700,7 +4700,7 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
   return every;
 }
 
-/* ---- the other side (own_threads_wait.c): a signal's action is to change while threads of ours have it open, or a thread of
+/* ---- the other side (action.c): a signal's action is to change while threads of ours have it open, or a thread of
    ours has been killed ---- */
 
 /* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
@@ -4983,8 +4983,8 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
 /* Our threads end without a word, so that libc sees the process's last thread end, and calls exit(). What an exit handler
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
-  onstack_drain_thread_dismiss(&session->drain);
-  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
+  onstack_worker_dismiss(&session->drain);
+  if (onstack_session_has_clock_thread(session)) onstack_worker_dismiss(&session->clock_thread);
 }
 
 /* What a round is made early for. */
@@ -5164,6 +5164,15 @@ ONSTACK_INTERNAL uint64_t onstack_task_list_number(void);
  * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
  */
 ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
+
+/* ---- waiting for one ---- */
+
+/*
+ * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
+ * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
+ * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
+ */
+ONSTACK_INTERNAL void onstack_moment(uint32_t round);
 
 #endif
 
@@ -5425,19 +5434,6 @@ ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_write
 }
 
 /* ---- core/sampler/api/fork.c ---- */
-
-/* ---- core/sampler/threads/moment.h ---- */
-#ifndef ONSTACK_SAMPLER_THREADS_MOMENT_H
-#define ONSTACK_SAMPLER_THREADS_MOMENT_H
-
-/*
- * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
- * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
- * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
- */
-ONSTACK_INTERNAL void onstack_moment(uint32_t round);
-
-#endif
 
 /* ---- core/sampler/unwind/traceback_walk.h ---- */
 /*
@@ -7129,18 +7125,18 @@ bool onstack_session_has_clock_thread(const onstack_session *session) {
 static int session_start_clock_thread(onstack_session *session) {
   const onstack_clock_ops *clock = session->slot->clock;
   if (!onstack_session_has_clock_thread(session)) return 0;
-  session->clock_thread = (onstack_drain_thread){
+  session->clock_thread = (onstack_worker){
       .name = clock->thread_name,
       .wake = &session->clock_wake,
       .work = clock->work,
       .data = session->slot,
   };
-  return onstack_drain_thread_start(&session->clock_thread);
+  return onstack_worker_start(&session->clock_thread);
 }
 
 /* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
 static void session_stop_clock_thread(onstack_session *session) {
-  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_stop(&session->clock_thread);
+  if (onstack_session_has_clock_thread(session)) onstack_worker_stop(&session->clock_thread);
   if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
 }
 
@@ -7159,7 +7155,7 @@ static void session_look_around(onstack_session *session) {
 static int session_tick(onstack_session *session) {
   onstack_slot *slot = session->slot;
   int result;
-  session->drain = (onstack_drain_thread){
+  session->drain = (onstack_worker){
       .name = "onstack-drain",
       .wake = &slot->wake,
       .unblocked_signal = session->settings.own_threads ? slot->signal : 0,
@@ -7169,7 +7165,7 @@ static int session_tick(onstack_session *session) {
   session->running = 1;
   session->armed = 0;
   session->scan_age_ns = slot->clock->scan_age(slot->period_ns);
-  if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
+  if (session->settings.threads && (result = onstack_worker_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;
   }
@@ -7182,7 +7178,7 @@ static int session_tick(onstack_session *session) {
     }
     onstack_slot_quiesce(slot);
   }
-  if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
+  if (session->settings.threads) onstack_worker_stop(&session->drain);
   onstack_slot_give_back(slot);
   return result;
 }
@@ -7337,7 +7333,7 @@ static void session_finish(onstack_session *session) {
   onstack_ours++;
   onstack_publish(&session->idle, 1u);
   if (session->settings.threads)
-    onstack_drain_thread_stop(&session->drain);
+    onstack_worker_stop(&session->drain);
   else
     onstack_session_drain_work(session);
   session->last.size = sizeof(session->last);
@@ -7405,6 +7401,8 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
 #ifndef ONSTACK_SAMPLER_SOURCE_ARM_H
 #define ONSTACK_SAMPLER_SOURCE_ARM_H
 
+#include <ucontext.h>
+
 /* Timers of threads that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
@@ -7420,6 +7418,20 @@ ONSTACK_INTERNAL void onstack_arm_remove(int32_t id);
 /* A well-mixed number in (0, period]. Statistical, not secret. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
                                              uint64_t period_ns);
+
+/* ---- waits for a processor ---- */
+
+/*
+ * The time for which threads have waited for a processor, as long as no sample tells of it: where a clock measures that
+ * (slot->runnable_ns), a thread's own next tick takes it, and else the looking thread (sampler/source/wall_account.c).
+ */
+
+/* Takes `ns` of a thread's (by its record's index) for a sample; false: there is not so much. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns);
+
+/* Records that of the calling thread, if it comes to a period: it has waited at one place or another of those where it runs.
+   As onstack_record_tick. */
+ONSTACK_INTERNAL void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
 
 #endif
 
@@ -9260,71 +9272,6 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
   }
   onstack_store_relaxed(&slot->sink_tid, 0);
   return handed;
-}
-
-/* ---- core/sampler/drain/thread.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-#include <sys/prctl.h>
-
-static const struct onstack_timespec drain_interval = {0, 100000000};
-
-static void *drain_thread_main(void *argument) {
-  ONSTACK_UNCANCELLED; /* as in the other threads that call the host */
-  onstack_drain_thread *drain = argument;
-  if (drain->unblocked_signal) {
-    onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
-    onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
-  }
-  onstack_own_enter();
-  ONSTACK_CHAIN_THREAD_BEGINS();
-  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
-  onstack_publish(&drain->ready, 1u);
-  onstack_sys_futex_wake(&drain->ready);
-  while (!onstack_observe(&drain->quit)) {
-    onstack_exchange(drain->wake, 0u); /* before the work: a request that comes during it is not lost */
-    struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
-    onstack_own_account();
-    if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
-  }
-  drain->work(drain->data);
-  onstack_own_leave();
-  return NULL;
-}
-
-int onstack_drain_thread_start(onstack_drain_thread *drain) {
-  const onstack_kernel_sigset every = onstack_own_mask();
-  onstack_kernel_sigset old;
-  drain->quit = drain->ready = 0;
-  const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
-  onstack_own_expect(1);
-  onstack_loader_enter();
-  int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
-  onstack_loader_leave();
-  if (result != 0) onstack_own_expect(-1);
-  if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
-  if (result != 0) return -result;
-  while (onstack_observe(&drain->ready) == 0) {
-    onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
-    /* A filter that the caller has, too, has killed it in its first calls. */
-    if (onstack_observe(&drain->ready) == 0 && pthread_tryjoin_np(drain->thread, NULL) == 0) return -EPERM;
-  }
-  return 0;
-}
-
-void onstack_drain_thread_dismiss(onstack_drain_thread *drain) {
-  onstack_publish(&drain->quit, 1u);
-  onstack_exchange(drain->wake, 1u);
-  onstack_sys_futex_wake(drain->wake);
-}
-
-void onstack_drain_thread_stop(onstack_drain_thread *drain) {
-  onstack_drain_thread_dismiss(drain);
-  if (pthread_equal(pthread_self(), drain->thread))
-    drain->work(drain->data);
-  else
-    pthread_join(drain->thread, NULL);
 }
 
 /* ---- core/sampler/interpreter/instructions_aarch64.c ---- */
@@ -15447,6 +15394,20 @@ typedef struct onstack_source_visit {
 ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation);
 ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
 
+/*
+ * Whether the stack that the handler runs on has so many bytes left. On an alternate stack the room is known: the kernel's
+ * frame holds the stack's bounds. On a thread without one we run on the interrupted stack, whose end nobody tells us; the
+ * kernel has just written its own frame of several KiB there. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_has_room(const ucontext_t *context,
+                                                                                           uint32_t bytes) {
+  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  const uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
+  const uint64_t size = context->uc_stack.ss_size;
+  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
+  return here - low >= bytes;
+}
+
 #endif
 
 #include <signal.h>
@@ -15685,6 +15646,71 @@ ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_s
 ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
   onstack_inside_leave(&visit->slot->visits, visit->tid);
   onstack_sys_sigprocmask(SIG_SETMASK, &visit->mask, NULL);
+}
+
+/* ---- core/sampler/session/worker.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+static const struct onstack_timespec worker_interval = {0, 100000000};
+
+static void *worker_main(void *argument) {
+  ONSTACK_UNCANCELLED; /* as in the other threads that call the host */
+  onstack_worker *worker = argument;
+  if (worker->unblocked_signal) {
+    onstack_kernel_sigset set = ONSTACK_SIGBIT(worker->unblocked_signal);
+    onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+  }
+  onstack_own_enter();
+  ONSTACK_CHAIN_THREAD_BEGINS();
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)worker->name);
+  onstack_publish(&worker->ready, 1u);
+  onstack_sys_futex_wake(&worker->ready);
+  while (!onstack_observe(&worker->quit)) {
+    onstack_exchange(worker->wake, 0u); /* before the work: a request that comes during it is not lost */
+    struct onstack_timespec pause = {0, (int64_t)worker->work(worker->data)};
+    onstack_own_account();
+    if (!onstack_observe(&worker->quit)) onstack_sys_futex_wait(worker->wake, 0, &pause);
+  }
+  worker->work(worker->data);
+  onstack_own_leave();
+  return NULL;
+}
+
+int onstack_worker_start(onstack_worker *worker) {
+  const onstack_kernel_sigset every = onstack_own_mask();
+  onstack_kernel_sigset old;
+  worker->quit = worker->ready = 0;
+  const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
+  onstack_own_expect(1);
+  onstack_loader_enter();
+  int result = pthread_create(&worker->thread, NULL, worker_main, worker);
+  onstack_loader_leave();
+  if (result != 0) onstack_own_expect(-1);
+  if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+  if (result != 0) return -result;
+  while (onstack_observe(&worker->ready) == 0) {
+    onstack_sys_futex_wait(&worker->ready, 0, &worker_interval);
+    /* A filter that the caller has, too, has killed it in its first calls. */
+    if (onstack_observe(&worker->ready) == 0 && pthread_tryjoin_np(worker->thread, NULL) == 0) return -EPERM;
+  }
+  return 0;
+}
+
+void onstack_worker_dismiss(onstack_worker *worker) {
+  onstack_publish(&worker->quit, 1u);
+  onstack_exchange(worker->wake, 1u);
+  onstack_sys_futex_wake(worker->wake);
+}
+
+void onstack_worker_stop(onstack_worker *worker) {
+  onstack_worker_dismiss(worker);
+  if (pthread_equal(pthread_self(), worker->thread))
+    worker->work(worker->data);
+  else
+    pthread_join(worker->thread, NULL);
 }
 
 /* ---- core/sampler/signal/action.c ---- */
@@ -15960,6 +15986,7 @@ ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *own
 #include <time.h>
 
 #define ACTION_FOLLOW_TRIES 100
+#define OWN_CLOSE_NS 100000000u /* for all of them together */
 
 int onstack_action_check_signal(int signal) {
   static const int refused[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD};
@@ -16128,6 +16155,29 @@ void onstack_action_block(uint64_t *old_mask) {
 }
 
 void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SETMASK, &old_mask, NULL); }
+
+/* ---- our own threads (own_threads.h) ---- */
+
+void onstack_own_wait_closed(int32_t signal) {
+  const int32_t self = onstack_sys_gettid();
+  const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    const onstack_own_thread *own = &onstack_own_threads[i];
+    if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
+    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
+  }
+}
+
+bool onstack_own_forget_killed(void) {
+  static int32_t killed_in; /* the process where one has been killed: a child of fork has others */
+  const int32_t process = onstack_sys_getpid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    int32_t tid = onstack_load_relaxed(&onstack_own_threads[i].tid);
+    if (tid == 0 || onstack_sys_call3(SYS_tgkill, process, tid, 0) != -ESRCH) continue;
+    if (onstack_cas(&onstack_own_threads[i].tid, &tid, 0)) onstack_store_relaxed(&killed_in, process);
+  }
+  return onstack_load_relaxed(&killed_in) == process;
+}
 
 /* ---- core/sampler/signal/change.c ---- */
 
@@ -17018,33 +17068,6 @@ void onstack_own_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
 }
 
-/* ---- core/sampler/signal/own_threads_wait.c ---- */
-
-#include <errno.h>
-
-#define OWN_CLOSE_NS 100000000u /* for all of them together */
-
-void onstack_own_wait_closed(int32_t signal) {
-  const int32_t self = onstack_sys_gettid();
-  const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
-    const onstack_own_thread *own = &onstack_own_threads[i];
-    if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
-    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
-  }
-}
-
-bool onstack_own_forget_killed(void) {
-  static int32_t killed_in; /* the process where one has been killed: a child of fork has others */
-  const int32_t process = onstack_sys_getpid();
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
-    int32_t tid = onstack_load_relaxed(&onstack_own_threads[i].tid);
-    if (tid == 0 || onstack_sys_call3(SYS_tgkill, process, tid, 0) != -ESRCH) continue;
-    if (onstack_cas(&onstack_own_threads[i].tid, &tid, 0)) onstack_store_relaxed(&killed_in, process);
-  }
-  return onstack_load_relaxed(&killed_in) == process;
-}
-
 /* ---- core/sampler/signal/registry.c ---- */
 
 #include <errno.h>
@@ -17391,6 +17414,28 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
+ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns) {
+  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  while (held_ns >= ns)
+    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
+  return false;
+}
+
+static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
+  const uint64_t index = (uint64_t)(thread - slot->threads.records);
+  if (index >= ONSTACK_THREAD_RECORDS) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
+  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period_ns)) return 0;
+  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
+}
+
+ONSTACK_HANDLER_APART void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
+  const uint32_t weight = runnable_periods(slot, thread);
+  if (weight == 0) return;
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  onstack_record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
+}
+
 /* ---- core/sampler/source/clock.c ---- */
 /* What clocks have in common: those of time a rate, and others that they find threads by lists alone. */
 
@@ -17635,34 +17680,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
  * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and the clock, which
  * does not tick. One session at a time.
  */
-/* ---- core/sampler/source/draw.h ---- */
-/*
- * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
- * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_DRAW_H
-#define ONSTACK_SAMPLER_SOURCE_DRAW_H
-
-/* What one sampled allocation stands for. */
-typedef struct onstack_draw_weight {
-  uint32_t objects; /* at least 1 */
-  uint64_t bytes;
-} onstack_draw_weight;
-
-/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
-ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
-
-/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
-ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
-
-/*
- * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
- * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
- */
-ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
-
-#endif
-
 /* ---- core/sampler/source/live.h ---- */
 /*
  * Sampled allocations that have not been freed, by address. Bounded, without a lock and without an allocation for the
@@ -17743,6 +17760,30 @@ static inline bool onstack_live_may_have(uint64_t address) {
 ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);
 /* Free again: the consumer, of a freed place; or the claimer, without a begin. */
 ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
+
+/* ---- which bytes are sampled ---- */
+
+/*
+ * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
+ * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
+ */
+/* What one sampled allocation stands for. */
+typedef struct onstack_draw_weight {
+  uint32_t objects; /* at least 1 */
+  uint64_t bytes;
+} onstack_draw_weight;
+
+/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
+ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
+
+/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
+ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+
+/*
+ * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
+ * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
+ */
+ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
 
 #endif
 
@@ -18801,90 +18842,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal = {
     .doubts = clock_wall_signal_doubts,
 };
 
-/* ---- core/sampler/source/draw.c ---- */
-
-#include <string.h>
-
-#define DRAW_LN2 0.6931471805599453
-#define DRAW_TERMS 12     /* of each series: the error is below 1e-12 */
-#define DRAW_CERTAIN 36.0 /* exp(-36) is less than what a double tells from 0 beside 1 */
-
-uint64_t onstack_draw_mix(uint64_t from) {
-  /* The finalizer of MurmurHash3: neighbouring inputs give unlike states. */
-  from ^= from >> 33;
-  from *= 0xff51afd7ed558ccdu;
-  from ^= from >> 33;
-  from *= 0xc4ceb9fe1a85ec53u;
-  from ^= from >> 33;
-  return from != 0 ? from : 1;
-}
-
-/* xorshift64* (Vigna 2016). */
-static uint64_t draw_next(uint64_t *random) {
-  uint64_t state = *random;
-  state ^= state >> 12;
-  state ^= state << 25;
-  state ^= state >> 27;
-  *random = state;
-  return state * 0x2545f4914f6cdd1du;
-}
-
-/* In (0, 1]. */
-static double draw_unit(uint64_t *random) { return ((double)(draw_next(random) >> 11) + 1.0) / 9007199254740992.0; }
-
-/* -ln(unit) for 0 < unit <= 1: exponent and mantissa, ln((1 + t) / (1 - t)) = 2 (t + t^3/3 + ...). */
-static double draw_minus_ln(double unit) {
-  uint64_t bits;
-  double mantissa, sum = 0;
-  memcpy(&bits, &unit, sizeof(bits));
-  int exponent = (int)(bits >> 52) - 1023;
-  bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
-  memcpy(&mantissa, &bits, sizeof(mantissa));
-  if (mantissa > 1.4142135623730951) {
-    mantissa /= 2;
-    exponent++;
-  }
-  const double t = (mantissa - 1) / (mantissa + 1);
-  double power = t;
-  for (int i = 0; i < DRAW_TERMS; i++) {
-    sum += power / (2 * i + 1);
-    power *= t * t;
-  }
-  return -(2 * sum + exponent * DRAW_LN2);
-}
-
-/* 1 - exp(-x) for x > 0: by its series up to 1/2, and above by 1 - exp(-2 y) = a (2 - a) with a = 1 - exp(-y). */
-static double draw_chance(double x) {
-  int halved = 0;
-  double sum = 0, term = 1;
-  if (x >= DRAW_CERTAIN) return 1;
-  for (; x > 0.5; halved++) x /= 2;
-  for (int i = 1; i <= DRAW_TERMS; i++) {
-    term *= -x / i;
-    sum -= term;
-  }
-  for (; halved > 0; halved--) sum = sum * (2 - sum);
-  return sum;
-}
-
-uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
-  return (uint64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
-}
-
-static uint64_t draw_round(uint64_t *random, double number) {
-  const uint64_t whole = (uint64_t)number;
-  return whole + (draw_unit(random) <= number - (double)whole);
-}
-
-onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval) {
-  const double bytes = size > 0 ? (double)size : 1;
-  const double chance = interval > 1 ? draw_chance(bytes / (double)interval) : 1;
-  if (chance >= 1) return (onstack_draw_weight){1, size};
-  const uint64_t objects = draw_round(random, 1 / chance);
-  return (onstack_draw_weight){objects < UINT32_MAX ? (uint32_t)objects : UINT32_MAX,
-                               draw_round(random, (double)size / chance)};
-}
-
 /* ---- core/sampler/source/entry_handler.c ---- */
 /*
  * The signal handler: recognizes a tick and has it recorded (record.h), or passes the signal on.
@@ -18892,46 +18849,6 @@ onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32
  * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
  */
-/* ---- core/sampler/ring/room.h ---- */
-#ifndef ONSTACK_SAMPLER_RING_ROOM_H
-#define ONSTACK_SAMPLER_RING_ROOM_H
-
-#include <ucontext.h>
-
-/*
- * Whether the stack that the handler runs on has so many bytes left. On an alternate stack the room is known: the kernel's
- * frame holds the stack's bounds. On a thread without one we run on the interrupted stack, whose end nobody tells us; the
- * kernel has just written its own frame of several KiB there. Signal-safe.
- */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_has_room(const ucontext_t *context,
-                                                                                           uint32_t bytes) {
-  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  const uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
-  const uint64_t size = context->uc_stack.ss_size;
-  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
-  return here - low >= bytes;
-}
-
-#endif
-
-/* ---- core/sampler/source/runnable.h ---- */
-/*
- * The time for which threads have waited for a processor, as long as no sample tells of it: where a clock measures that
- * (slot->runnable_ns), a thread's own next tick takes it, and else the looking thread (sampler/source/wall_account.c).
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_RUNNABLE_H
-#define ONSTACK_SAMPLER_SOURCE_RUNNABLE_H
-
-#include <ucontext.h>
-
-/* Takes `ns` of a thread's (by its record's index) for a sample; false: there is not so much. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns);
-
-/* Records that of the calling thread, if it comes to a period: it has waited at one place or another of those where it runs.
-   As onstack_record_tick. */
-ONSTACK_INTERNAL void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
-
-#endif
 
 #include <sys/prctl.h>
 
@@ -19348,6 +19265,7 @@ void onstack_hand_on_wait_taken(const onstack_slot *slot) {
 /* ---- core/sampler/source/live.c ---- */
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define LIVE_FREE 0u
@@ -19491,6 +19409,88 @@ uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
   for (uint32_t place = live_next_taken(from); place <= LIVE(mask); place = live_next_taken(place + 1))
     if (onstack_observe(&LIVE(states)[place]) == LIVE_FREED && LIVE(notes)[place].position < position) return place;
   return ONSTACK_LIVE_NONE;
+}
+
+/* ---- which bytes are sampled ---- */
+
+#define DRAW_LN2 0.6931471805599453
+#define DRAW_TERMS 12     /* of each series: the error is below 1e-12 */
+#define DRAW_CERTAIN 36.0 /* exp(-36) is less than what a double tells from 0 beside 1 */
+
+uint64_t onstack_draw_mix(uint64_t from) {
+  /* The finalizer of MurmurHash3: neighbouring inputs give unlike states. */
+  from ^= from >> 33;
+  from *= 0xff51afd7ed558ccdu;
+  from ^= from >> 33;
+  from *= 0xc4ceb9fe1a85ec53u;
+  from ^= from >> 33;
+  return from != 0 ? from : 1;
+}
+
+/* xorshift64* (Vigna 2016). */
+static uint64_t draw_next(uint64_t *random) {
+  uint64_t state = *random;
+  state ^= state >> 12;
+  state ^= state << 25;
+  state ^= state >> 27;
+  *random = state;
+  return state * 0x2545f4914f6cdd1du;
+}
+
+/* In (0, 1]. */
+static double draw_unit(uint64_t *random) { return ((double)(draw_next(random) >> 11) + 1.0) / 9007199254740992.0; }
+
+/* -ln(unit) for 0 < unit <= 1: exponent and mantissa, ln((1 + t) / (1 - t)) = 2 (t + t^3/3 + ...). */
+static double draw_minus_ln(double unit) {
+  uint64_t bits;
+  double mantissa, sum = 0;
+  memcpy(&bits, &unit, sizeof(bits));
+  int exponent = (int)(bits >> 52) - 1023;
+  bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+  memcpy(&mantissa, &bits, sizeof(mantissa));
+  if (mantissa > 1.4142135623730951) {
+    mantissa /= 2;
+    exponent++;
+  }
+  const double t = (mantissa - 1) / (mantissa + 1);
+  double power = t;
+  for (int i = 0; i < DRAW_TERMS; i++) {
+    sum += power / (2 * i + 1);
+    power *= t * t;
+  }
+  return -(2 * sum + exponent * DRAW_LN2);
+}
+
+/* 1 - exp(-x) for x > 0: by its series up to 1/2, and above by 1 - exp(-2 y) = a (2 - a) with a = 1 - exp(-y). */
+static double draw_chance(double x) {
+  int halved = 0;
+  double sum = 0, term = 1;
+  if (x >= DRAW_CERTAIN) return 1;
+  for (; x > 0.5; halved++) x /= 2;
+  for (int i = 1; i <= DRAW_TERMS; i++) {
+    term *= -x / i;
+    sum -= term;
+  }
+  for (; halved > 0; halved--) sum = sum * (2 - sum);
+  return sum;
+}
+
+uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
+  return (uint64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
+}
+
+static uint64_t draw_round(uint64_t *random, double number) {
+  const uint64_t whole = (uint64_t)number;
+  return whole + (draw_unit(random) <= number - (double)whole);
+}
+
+onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval) {
+  const double bytes = size > 0 ? (double)size : 1;
+  const double chance = interval > 1 ? draw_chance(bytes / (double)interval) : 1;
+  if (chance >= 1) return (onstack_draw_weight){1, size};
+  const uint64_t objects = draw_round(random, 1 / chance);
+  return (onstack_draw_weight){objects < UINT32_MAX ? (uint32_t)objects : UINT32_MAX,
+                               draw_round(random, (double)size / chance)};
 }
 
 /* ---- core/sampler/source/look.c ---- */
@@ -19850,30 +19850,6 @@ ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock,
     process_let_go(clock);
   }
   onstack_inside_leave(&clock->inside, tid);
-}
-
-/* ---- core/sampler/source/runnable_handler.c ---- */
-
-ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns) {
-  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
-  while (held_ns >= ns)
-    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
-  return false;
-}
-
-static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
-  const uint64_t index = (uint64_t)(thread - slot->threads.records);
-  if (index >= ONSTACK_THREAD_RECORDS) return 0;
-  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
-  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period_ns)) return 0;
-  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
-}
-
-ONSTACK_HANDLER_APART void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
-  const uint32_t weight = runnable_periods(slot, thread);
-  if (weight == 0) return;
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
-  onstack_record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 /* ---- core/sampler/source/threads.c ---- */
@@ -20840,24 +20816,11 @@ void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t ind
   onstack_wall_end(slot, mark, index);
 }
 
-/* ---- core/sampler/threads/moment.c ---- */
-
-#include <sched.h>
-
-#define MOMENT_OFFERS 64u
-#define MOMENT_NS 50000
-
-void onstack_moment(uint32_t round) {
-  if (round < MOMENT_OFFERS)
-    sched_yield();
-  else
-    onstack_sys_sleep(MOMENT_NS);
-}
-
 /* ---- core/sampler/threads/task.c ---- */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21080,6 +21043,16 @@ bool onstack_task_list_is_foreign(void) {
   path[length] = 0;
   while (last > 0 && path[last - 1] != '/') last--;
   return task_id(path + last) != (uint32_t)onstack_sys_gettid();
+}
+
+#define MOMENT_OFFERS 64u
+#define MOMENT_NS 50000
+
+void onstack_moment(uint32_t round) {
+  if (round < MOMENT_OFFERS)
+    sched_yield();
+  else
+    onstack_sys_sleep(MOMENT_NS);
 }
 
 /* ---- core/sampler/threads/thread_table_handler.c ---- */

@@ -3,7 +3,7 @@
 #include "support.h"
 #include "test_profile_support.h"
 
-#include "sampler/source/draw.h"
+#include "sampler/source/live.h"
 
 #include <errno.h>
 #include <math.h>

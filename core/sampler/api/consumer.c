@@ -286,8 +286,8 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
 /* Our threads end without a word, so that libc sees the process's last thread end, and calls exit(). What an exit handler
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
-  onstack_drain_thread_dismiss(&session->drain);
-  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
+  onstack_worker_dismiss(&session->drain);
+  if (onstack_session_has_clock_thread(session)) onstack_worker_dismiss(&session->clock_thread);
 }
 
 /* What a round is made early for. */

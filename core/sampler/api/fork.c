@@ -6,7 +6,7 @@
 #include "platform/sys.h"
 #include "platform/uncancelled.h"
 #include "sampler/signal/action.h"
-#include "sampler/threads/moment.h"
+#include "sampler/threads/task.h"
 #include "sampler/api/slots.h"
 #include "platform/wiped_word.h"
 #include "sampler/unwind/memory.h"

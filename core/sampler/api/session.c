@@ -39,18 +39,18 @@ bool onstack_session_has_clock_thread(const onstack_session *session) {
 static int session_start_clock_thread(onstack_session *session) {
   const onstack_clock_ops *clock = session->slot->clock;
   if (!onstack_session_has_clock_thread(session)) return 0;
-  session->clock_thread = (onstack_drain_thread){
+  session->clock_thread = (onstack_worker){
       .name = clock->thread_name,
       .wake = &session->clock_wake,
       .work = clock->work,
       .data = session->slot,
   };
-  return onstack_drain_thread_start(&session->clock_thread);
+  return onstack_worker_start(&session->clock_thread);
 }
 
 /* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
 static void session_stop_clock_thread(onstack_session *session) {
-  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_stop(&session->clock_thread);
+  if (onstack_session_has_clock_thread(session)) onstack_worker_stop(&session->clock_thread);
   if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
 }
 
@@ -69,7 +69,7 @@ static void session_look_around(onstack_session *session) {
 static int session_tick(onstack_session *session) {
   onstack_slot *slot = session->slot;
   int result;
-  session->drain = (onstack_drain_thread){
+  session->drain = (onstack_worker){
       .name = "onstack-drain",
       .wake = &slot->wake,
       .unblocked_signal = session->settings.own_threads ? slot->signal : 0,
@@ -79,7 +79,7 @@ static int session_tick(onstack_session *session) {
   session->running = 1;
   session->armed = 0;
   session->scan_age_ns = slot->clock->scan_age(slot->period_ns);
-  if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
+  if (session->settings.threads && (result = onstack_worker_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;
   }
@@ -92,7 +92,7 @@ static int session_tick(onstack_session *session) {
     }
     onstack_slot_quiesce(slot);
   }
-  if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
+  if (session->settings.threads) onstack_worker_stop(&session->drain);
   onstack_slot_give_back(slot);
   return result;
 }
@@ -247,7 +247,7 @@ static void session_finish(onstack_session *session) {
   onstack_ours++;
   onstack_publish(&session->idle, 1u);
   if (session->settings.threads)
-    onstack_drain_thread_stop(&session->drain);
+    onstack_worker_stop(&session->drain);
   else
     onstack_session_drain_work(session);
   session->last.size = sizeof(session->last);

@@ -15,7 +15,7 @@
 #include "platform/clock_ns.h"
 #include "sampler/session/settings.h"
 #include "sampler/drain/deliver.h"
-#include "sampler/drain/thread.h"
+#include "sampler/session/worker.h"
 #include "sampler/api/interpreters.h"
 
 #include <errno.h>
@@ -39,8 +39,8 @@ struct onstack_session {
   uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
   uint32_t running;    /* 1 until somebody stops it */
   uint32_t idle;       /* it is stopped, and no handler is inside any more (publish / observe) */
-  onstack_drain_thread drain;
-  onstack_drain_thread clock_thread; /* where the clock needs one */
+  onstack_worker drain;
+  onstack_worker clock_thread; /* where the clock needs one */
   uint32_t clock_wake;
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered[ONSTACK_KINDS]; /* written by the consumer */

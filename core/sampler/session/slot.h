@@ -156,7 +156,7 @@ typedef struct onstack_slot {
   bool says_states;           /* samples say the thread's state in labels of their own */
   uint32_t label_bytes;       /* room for the others */
   uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
-  uint64_t *runnable_ns;      /* by record (runnable.h); NULL: nobody asks. The clock's */
+  uint64_t *runnable_ns;      /* by record (sampler/source/arm.h); NULL: nobody asks. The clock's */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;

@@ -3,7 +3,6 @@
  * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and the clock, which
  * does not tick. One session at a time.
  */
-#include "sampler/source/draw.h"
 #include "sampler/source/live.h"
 #include "platform/clock_ns.h"
 #include "platform/own_memory.h"

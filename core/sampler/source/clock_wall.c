@@ -24,7 +24,7 @@
  */
 #include "platform/clock_ns.h"
 #include "platform/own_memory.h"
-#include "sampler/threads/moment.h"
+#include "sampler/threads/task.h"
 #include "sampler/source/clock.h"
 #include "sampler/source/wall_account.h"
 #include "platform/wiped_word.h"

@@ -13,8 +13,6 @@
 #include "platform/context.h"
 #include "sampler/source/process_tick.h"
 #include "sampler/session/record.h"
-#include "sampler/ring/room.h"
-#include "sampler/source/runnable.h"
 #include "sampler/session/slot.h"
 
 #include <sys/prctl.h>

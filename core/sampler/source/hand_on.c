@@ -3,7 +3,6 @@
 
 #include "platform/clock_ns.h"
 #include "platform/sys.h"
-#include "sampler/threads/moment.h"
 #include "sampler/source/clock.h"
 #include "sampler/threads/task.h"
 #include "sampler/signal/own_threads.h"

@@ -4,7 +4,6 @@
 #include "platform/clock_ns.h"
 #include "platform/exceptions.h"
 #include "platform/own_memory.h"
-#include "sampler/threads/moment.h"
 #include "sampler/source/clock.h"
 #include "sampler/source/hand_on.h"
 #include "sampler/signal/own_threads.h"

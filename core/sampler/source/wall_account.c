@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/source/wall_account.h"
 
-#include "sampler/source/runnable.h"
+#include "sampler/source/arm.h"
 #include "sampler/unwind/rules.h"
 
 #include <string.h>
