@@ -10,7 +10,7 @@
 #include "sampler/api/fork.h"
 #include "sampler/api/options.h"
 #include "sampler/modules/modules.h"
-#include "sampler/source/clock.h"
+#include "sampler/source/source.h"
 #include "sampler/api/slots.h"
 #include "sampler/source/threads.h"
 #include "sampler/api/start.h"
@@ -29,29 +29,6 @@
 bool onstack_session_is_inside(void) {
   int32_t self = onstack_sys_gettid();
   return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
-}
-
-bool onstack_session_has_clock_thread(const onstack_session *session) {
-  const onstack_clock_ops *clock = session->slot->clock;
-  return clock->work && (session->settings.threads || !clock->works_in_polls);
-}
-
-static int session_start_clock_thread(onstack_session *session) {
-  const onstack_clock_ops *clock = session->slot->clock;
-  if (!onstack_session_has_clock_thread(session)) return 0;
-  session->clock_thread = (onstack_worker){
-      .name = clock->thread_name,
-      .wake = &session->clock_wake,
-      .work = clock->work,
-      .data = session->slot,
-  };
-  return onstack_worker_start(&session->clock_thread);
-}
-
-/* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
-static void session_stop_clock_thread(onstack_session *session) {
-  if (onstack_session_has_clock_thread(session)) onstack_worker_stop(&session->clock_thread);
-  if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
 }
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
@@ -78,19 +55,15 @@ static int session_tick(onstack_session *session) {
   };
   session->running = 1;
   session->armed = 0;
-  session->scan_age_ns = slot->clock->scan_age(slot->period_ns);
+  session->rests = false;
   if (session->settings.threads && (result = onstack_worker_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;
   }
-  result = onstack_slot_run(slot, &session->settings);
+  result = slot->source->start(slot, &session->settings);
   if (result == 0) {
-    result = session_start_clock_thread(session); /* before the scans, which would take it for a new one of the host's */
-    if (result == 0) {
-      onstack_publish(&session->armed, 1u);
-      return 0;
-    }
-    onstack_slot_quiesce(slot);
+    onstack_publish(&session->armed, 1u);
+    return 0;
   }
   if (session->settings.threads) onstack_worker_stop(&session->drain);
   onstack_slot_give_back(slot);
@@ -209,7 +182,7 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
   return session_start(options, false, out);
 }
 
-onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
+onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.source->kind; }
 
 onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
@@ -229,12 +202,10 @@ int onstack_session_walk_expected(const onstack_options *options, onstack_sessio
   const char *fault;
   const int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0) return result;
-  *walk = (onstack_session_walk){.stack_bytes = settings.stack_bytes,
-                                 .room = &none,
-                                 .weight_max = settings.weight_max,
-                                 .period_ns = settings.period_ns};
+  *walk = (onstack_session_walk){
+      .stack_bytes = settings.stack_bytes, .room = &none, .weight_max = settings.weight_max, .period_ns = settings.period};
   walk->reader = onstack_reader_choose(&walk->copy_works);
-  if (settings.clock->kind != ONSTACK_KIND_CPU) return ONSTACK_E_CLOCK;
+  if (settings.source->kind != ONSTACK_KIND_CPU) return ONSTACK_E_CLOCK;
   return settings.unwinder->needs_rules && walk->copy_works ? 0 : ONSTACK_E_UNWINDER;
 }
 
@@ -270,8 +241,7 @@ int onstack_session_stop(onstack_session *session) {
     return ONSTACK_E_STOPPED;
   }
   onstack_publish(&session->slot->follower, NULL);
-  session_stop_clock_thread(session);
-  onstack_slot_quiesce(session->slot);
+  session->slot->source->stop(session->slot);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);

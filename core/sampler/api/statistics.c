@@ -7,7 +7,7 @@
 #include "platform/uncancelled.h"
 #include "sampler/api/fork.h"
 #include "sampler/modules/modules.h"
-#include "sampler/source/clock.h"
+#include "sampler/source/source.h"
 #include "sampler/source/threads.h"
 #include "sampler/signal/owners.h"
 
@@ -57,15 +57,15 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (onstack_clock_signals(slot)) session_fill_action(&onstack_actions[slot->signal], stats);
-  if (slot->clock->fill) slot->clock->fill(slot, stats);
+  if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
+  stats->clock = slot->source->name;
+  if (slot->source->fill) slot->source->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
   stats->interpreted_unmatched = onstack_load_relaxed(&session->interpreters.counters.unmatched);
   stats->interpreted_unnamed = onstack_load_relaxed(&session->interpreters.counters.unnamed);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
-  stats->clock = slot->clock->name;
   const bool runs = onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
   stats->blocked = onstack_load_relaxed(&counters->blocked) + (runs ? onstack_load_relaxed(&counters->waiting) : 0);
 }

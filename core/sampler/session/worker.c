@@ -57,13 +57,22 @@ int onstack_worker_start(onstack_worker *worker) {
   return 0;
 }
 
+int onstack_worker_start_for(onstack_worker *worker, const char *name, uint64_t (*work)(void *data), void *data) {
+  *worker = (onstack_worker){.name = name, .wake = &worker->own_wake, .work = work, .data = data};
+  const int result = onstack_worker_start(worker);
+  if (result < 0) worker->work = NULL;
+  return result;
+}
+
 void onstack_worker_dismiss(onstack_worker *worker) {
+  if (!worker->work) return;
   onstack_publish(&worker->quit, 1u);
   onstack_exchange(worker->wake, 1u);
   onstack_sys_futex_wake(worker->wake);
 }
 
 void onstack_worker_stop(onstack_worker *worker) {
+  if (!worker->work) return;
   onstack_worker_dismiss(worker);
   if (pthread_equal(pthread_self(), worker->thread))
     worker->work(worker->data);

@@ -26,7 +26,7 @@ ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint3
 /* ---- waits for a processor ---- */
 
 /*
- * The time for which threads have waited for a processor, as long as no sample tells of it: where a clock measures that
+ * The time for which threads have waited for a processor, as long as no sample tells of it: where a source measures that
  * (slot->runnable_ns), a thread's own next tick takes it, and else the looking thread (sampler/source/wall_account.c).
  */
 

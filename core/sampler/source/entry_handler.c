@@ -20,7 +20,7 @@
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 
 /*
- * Ours is a POSIX timer, or sent as if it were one (hand_on.c, clock_ticker.c), whose value lies in our thread
+ * Ours is a POSIX timer, or sent as if it were one (discovery.c, wall_signal.c), whose value lies in our thread
  * region. Somebody who sends our cookie by sigqueue has si_code
  * SI_QUEUE; another copy of this library has a region of its own.
  */
@@ -84,10 +84,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return NULL;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
-  onstack_seqlock_write_begin(&record->lock);
-  onstack_store_relaxed(&record->name[0], name[0]);
-  onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_seqlock_write_end(&record->lock);
+  onstack_thread_set_name(record, name);
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
   return record;
 }
