@@ -449,7 +449,7 @@ ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samp
 typedef struct onstack_stats {
   uint32_t size;         /* in: what the caller has; out: what was filled in */
   uint32_t running;      /* 1 while sampling */
-  uint64_t period_ns;    /* nanoseconds between two ticks of a thread; 0 for ONSTACK_CLOCK_HEAP (see heap_interval) */
+  uint64_t period;       /* between two ticks of a thread, in `period_unit`; of ONSTACK_CLOCK_HEAP a mean */
   uint64_t ticks;        /* recognized as this session's */
   uint64_t recorded;     /* ticks that have a sample; counted, as the next one, when it is taken out of the buffer */
   uint64_t samples;      /* samples taken out of the buffer (recorded / samples is the mean weight) */
@@ -487,7 +487,7 @@ typedef struct onstack_stats {
   uint64_t heap_untracked;  /* sampled allocations that found no place among heap_objects */
   uint64_t heap_reused;     /* of those in use, freed without a report: their address was given out again */
   uint64_t heap_in_use;     /* bytes that the sampled allocations in use stand for */
-  uint64_t cpu_ns;          /* nanoseconds of CPU time that the process used, ours left out: what ticks * period_ns comes to,
+  uint64_t cpu_ns;          /* nanoseconds of CPU time that the process used, ours left out: what ticks * period comes to,
                                  give or take a period a thread by chance. Where that is less, threads have ended before a
                                  tick met them. Of the clock "cpu"; 0: not known */
   /* Of the clock "wall"; of others 0. dropped_unwinder has what is not told here by a stack: */
@@ -501,7 +501,8 @@ typedef struct onstack_stats {
   /* They fit no native frames: left out. Begins and ends of calls, mostly; all, where a filter refuses process_vm_readv. */
   uint64_t interpreted_unmatched;
   uint64_t interpreted_unnamed; /* of `interpreted`: with a function that was gone or could not be read, "[function gone]" */
-  uint64_t heap_interval;       /* mean number of allocated bytes per sample, for ONSTACK_CLOCK_HEAP; otherwise 0 */
+  onstack_unit period_unit;     /* of `period`: ONSTACK_UNIT_NANOSECONDS, of ONSTACK_CLOCK_HEAP ONSTACK_UNIT_BYTES */
+  uint32_t reserved0;           /* 0 */
 } onstack_stats;
 
 /*

@@ -3077,6 +3077,11 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
   return kind < ONSTACK_KINDS ? units[kind] : 0;
 }
 
+/* As reports and statistics write it. */
+static inline __attribute__((unused)) const char *onstack_unit_name(onstack_unit unit) {
+  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
+}
+
 #endif
 
 /* ---- core/sampler/ring/kept.h ---- */
@@ -4438,7 +4443,8 @@ ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address
 
 /* ---- core/sampler/api/slots.h ---- */
 /*
- * A slot's life: taken and given back; in between its source starts and stops. All under the control lock unless it says otherwise.
+ * A slot's life: taken and given back; in between its source starts and stops. All under the control lock unless it says
+ * otherwise.
  *
  * The control lock is the outermost lock of the library (then the map lock). It is never held while a sink or a drain
  * thread is waited for, nor in a fork handler.
@@ -4787,7 +4793,8 @@ static int session_sink(void *data, const onstack_sample *sample) {
   return result;
 }
 
-/* What the source has to do, and what the handler may not do itself; `runs`: the session is not over. Under the consumer lock. */
+/* What the source has to do, and what the handler may not do itself; `runs`: the session is not over. Under the consumer
+   lock. */
 static void session_tend(onstack_session *session, bool runs) {
   onstack_slot *slot = session->slot;
   const uint64_t now = onstack_monotonic_ns();
@@ -7858,7 +7865,8 @@ static void session_add_kind(const onstack_session *session, onstack_kind kind, 
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
-  *(slot->kind == ONSTACK_KIND_ALLOCATION ? &stats->heap_interval : &stats->period_ns) = session->settings.period;
+  stats->period = session->settings.period;
+  stats->period_unit = slot->source->unit;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   for (onstack_kind kind = 0; kind < ONSTACK_KINDS; kind++) session_add_kind(session, kind, stats);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);
@@ -8007,16 +8015,17 @@ static void text_write_source(statistics_text *text, const onstack_source *sourc
 }
 
 static void text_write_counters(statistics_text *text, const onstack_source *source, const onstack_stats *stats) {
-  int length = snprintf(text->line, sizeof(text->line),
-                        "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
-                        " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
-                        " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
-                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64
-                        " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
-                        stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
-                        stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
-                        stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
-                        stats->cpu_ns, stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+  int length =
+      snprintf(text->line, sizeof(text->line),
+               "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
+               " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
+               " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
+               " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64 " period=%" PRIu64
+               " unit=%s running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
+               stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
+               stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed, stats->truncated,
+               stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded, stats->cpu_ns, stats->period,
+               onstack_unit_name(stats->period_unit), stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
   /* No name: in the child of a fork, whose session it is not. */
   if (stats->clock) text_write_source(text, source, stats);
@@ -8080,7 +8089,7 @@ static void text_add(onstack_stats *stats, const onstack_statistics_more *more) 
   stats->recorded += more->weight;
   stats->samples += more->samples;
   stats->truncated += more->truncated;
-  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period_ns; /* 0: not a clock that knows */
+  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period; /* 0: not a clock that knows */
 }
 
 static int text_write(statistics_text *text, onstack_session *session, const onstack_statistics_more *more, bool modules) {
@@ -17785,8 +17794,8 @@ static uint64_t discovery_wait_claims(const onstack_slot *slot) {
 }
 
 /*
- * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only. Where nothing
- * but scans finds threads, new ones are found late, and short ones missed.
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only. Where
+ * nothing but scans finds threads, new ones are found late, and short ones missed.
  *
  * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
  */
@@ -17834,8 +17843,9 @@ static void discovery_scan(onstack_slot *slot, const onstack_source_round *round
 
 /* ---- a session ---- */
 
-/* Where threads come from lists alone: `listed` is 0, or -errno where they could not be listed, or 1 in the child of a fork, where
-   the next scan does that. No process tick stands in for timers that the quota leaves no room for: the session would be silent. */
+/* Where threads come from lists alone: `listed` is 0, or -errno where they could not be listed, or 1 in the child of a fork,
+   where the next scan does that. No process tick stands in for timers that the quota leaves no room for: the session would be
+   silent. */
 static int discovery_check_listed(onstack_slot *slot, int listed) {
   const onstack_counters *counters = &slot->counters;
   if (listed > 0) return 0;
@@ -18602,9 +18612,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_source onstack_source_heap = {
     .number = ONSTACK_CLOCK_HEAP,
     .kind = ONSTACK_KIND_ALLOCATION,
     .unit = ONSTACK_UNIT_BYTES,
-    .counters = {{"interval", offsetof(onstack_stats, heap_interval)},
-                 {"untracked", offsetof(onstack_stats, heap_untracked)},
-                 {"reused", offsetof(onstack_stats, heap_reused)}},
+    .counters = {{"untracked", offsetof(onstack_stats, heap_untracked)}, {"reused", offsetof(onstack_stats, heap_reused)}},
     .check = heap_source_check,
     .start = heap_source_start,
     .tend = heap_source_tend,
@@ -27763,9 +27771,8 @@ static const struct {
     {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
                 "it (pthread_sigmask); "
                 "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
-    {"cpu_ns",
-     "it is more than ticks * period_ns: threads, or processes, ended before a tick met them, and weigh too little; "
-     "a higher frequency meets more of them"},
+    {"cpu_ns", "it is more than ticks * period: threads, or processes, ended before a tick met them, and weigh too little; "
+               "a higher frequency meets more of them"},
     {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
     {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
                          "larger"},
@@ -28757,16 +28764,12 @@ static const char columns_allocators[] =
     "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
     "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
 
-static const char *columns_unit_name(onstack_unit unit) {
-  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
-}
-
 /* Readers choose a column by its type: there is one of each. */
 static uint8_t columns_add(onstack_profile_columns *columns, const char *type, onstack_unit unit) {
   uint32_t i = 0;
   if (!type) return ONSTACK_PROFILE_NO_COLUMN;
   while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
-  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, columns_unit_name(unit)};
+  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, onstack_unit_name(unit)};
   return (uint8_t)i;
 }
 

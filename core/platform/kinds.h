@@ -18,4 +18,9 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
   return kind < ONSTACK_KINDS ? units[kind] : 0;
 }
 
+/* As reports and statistics write it. */
+static inline __attribute__((unused)) const char *onstack_unit_name(onstack_unit unit) {
+  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
+}
+
 #endif

@@ -45,7 +45,8 @@ static void session_add_kind(const onstack_session *session, onstack_kind kind, 
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
-  *(slot->kind == ONSTACK_KIND_ALLOCATION ? &stats->heap_interval : &stats->period_ns) = session->settings.period;
+  stats->period = session->settings.period;
+  stats->period_unit = slot->source->unit;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   for (onstack_kind kind = 0; kind < ONSTACK_KINDS; kind++) session_add_kind(session, kind, stats);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);

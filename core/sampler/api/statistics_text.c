@@ -2,6 +2,7 @@
 #include "sampler/api/statistics_text.h"
 
 #include "platform/exceptions.h"
+#include "platform/kinds.h"
 #include "platform/own_memory.h"
 #include "platform/uncancelled.h"
 #include "sampler/source/source.h"
@@ -48,16 +49,17 @@ static void text_write_source(statistics_text *text, const onstack_source *sourc
 }
 
 static void text_write_counters(statistics_text *text, const onstack_source *source, const onstack_stats *stats) {
-  int length = snprintf(text->line, sizeof(text->line),
-                        "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
-                        " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
-                        " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
-                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64
-                        " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
-                        stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
-                        stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
-                        stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
-                        stats->cpu_ns, stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+  int length =
+      snprintf(text->line, sizeof(text->line),
+               "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
+               " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
+               " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
+               " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64 " period=%" PRIu64
+               " unit=%s running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
+               stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
+               stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed, stats->truncated,
+               stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded, stats->cpu_ns, stats->period,
+               onstack_unit_name(stats->period_unit), stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
   /* No name: in the child of a fork, whose session it is not. */
   if (stats->clock) text_write_source(text, source, stats);
@@ -121,7 +123,7 @@ static void text_add(onstack_stats *stats, const onstack_statistics_more *more) 
   stats->recorded += more->weight;
   stats->samples += more->samples;
   stats->truncated += more->truncated;
-  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period_ns; /* 0: not a clock that knows */
+  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period; /* 0: not a clock that knows */
 }
 
 static int text_write(statistics_text *text, onstack_session *session, const onstack_statistics_more *more, bool modules) {
