@@ -3695,7 +3695,7 @@ typedef struct onstack_slot {
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
   int32_t signal;                             /* 0: its samples come by no signal */
-  uint64_t period_ns;                         /* of ticks; 0: the source's period is no time */
+  uint64_t period;                            /* what a tick stands for, in the source's unit */
   const struct onstack_source *source;        /* control only, as the next */
   const struct onstack_thread_timers *timers; /* of a source that arms threads (sampler/source/discovery.h) */
   onstack_kind kind;                          /* of its ticks */
@@ -4753,7 +4753,7 @@ static bool session_waits_with_rules(const onstack_session *session) {
   if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
   /* Handlers tell by the whole stack whose an interpreter's frames are. */
   if (onstack_interpreters_are_met(&session->interpreters, slot)) return false;
-  return slot->period_ns >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
+  return slot->period >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
 }
 
 /*
@@ -4893,7 +4893,7 @@ static pace_signs session_signs(const onstack_session *session) {
   return (pace_signs){
       .rests = session->rests,
       .steady = session->rests && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
-      .period_ns = slot->period_ns,
+      .period_ns = slot->period,
       .threads = onstack_load_relaxed(&slot->counters.threads_seen) + onstack_load_relaxed(&slot->counters.threads_unarmed),
       .map = onstack_seqlock_begin(&onstack_modules.lock),
   };
@@ -7163,7 +7163,7 @@ onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
                                 .room = &slot->ring.most,
                                 .least = slot->ring.least,
                                 .weight_max = slot->weight_max,
-                                .period_ns = slot->period_ns};
+                                .period_ns = slot->period};
 }
 
 int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk) {
@@ -7464,7 +7464,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->index = index;
   onstack_store_relaxed(&slot->generation, slot->generation + 1); /* others ask by it whether a session is still there */
   slot->signal = settings->signal;
-  slot->period_ns = source->unit == ONSTACK_UNIT_NANOSECONDS ? settings->period : 0;
+  slot->period = settings->period;
   slot->source = source;
   slot->timers = NULL;
   slot->kind = source->kind;
@@ -15443,7 +15443,7 @@ ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_threa
                                                ucontext_t *context, bool waited) {
   onstack_registers registers;
   uint64_t position;
-  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period, &position);
   if (!entry) return;
   onstack_registers_from(&registers, context);
   const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};
@@ -17234,8 +17234,8 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }
-  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
-  if (onstack_timer_set(timer, clock, first_ns, slot->period_ns) < 0) {
+  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period);
+  if (onstack_timer_set(timer, clock, first_ns, slot->period) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. */
     onstack_timer_reset(timer);
     if (onstack_timer_take(timer, ONSTACK_TIMER_REFUSED, &id)) onstack_arm_remove(id);
@@ -17259,8 +17259,8 @@ ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, u
 static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
   const uint64_t index = (uint64_t)(thread - slot->threads.records);
   if (index >= ONSTACK_THREAD_RECORDS) return 0;
-  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
-  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period_ns)) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period;
+  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period)) return 0;
   return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
 }
 
@@ -17459,7 +17459,7 @@ static onstack_slot *process_clock_fastest(const onstack_process_clock *clock, c
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (slot == self || slot->process_clock != clock) continue;
-    if (!fastest || slot->period_ns < fastest->period_ns) fastest = slot;
+    if (!fastest || slot->period < fastest->period) fastest = slot;
   }
   return fastest;
 }
@@ -17498,7 +17498,7 @@ int onstack_discovery_by_process(onstack_slot *slot) {
   const int result = clock->signal == 0 ? process_clock_create(clock, slot->signal) : 0;
   if (result < 0) return result;
   slot->process_clock = clock;
-  slot->discovery.scan_age_ns = onstack_discovery_meets_all() ? slot->period_ns * DISCOVERY_SCAN_PERIODS : 0;
+  slot->discovery.scan_age_ns = onstack_discovery_meets_all() ? slot->period * DISCOVERY_SCAN_PERIODS : 0;
   return 0;
 }
 
@@ -17524,7 +17524,7 @@ static int process_clock_lead(onstack_process_clock *clock, onstack_slot *leader
   onstack_dekker_store(&clock->leader, NULL);
   onstack_threads_wait_outside(&clock->inside); /* a handler that knows the old one may be setting it */
   onstack_store_relaxed(&clock->setting, 0u);   /* one that has ended there has not let go */
-  clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
+  clock->step_ns = leader->period > kernel_ns ? leader->period : kernel_ns;
   onstack_store_relaxed(&clock->spread_ns, kernel_ns * process_clock_processors()); /* handlers that begin now read it */
   const int result = onstack_process_begin(clock, leader);
   onstack_dekker_store(&clock->leader, leader);
@@ -17537,10 +17537,10 @@ static int process_clock_start(onstack_slot *slot) {
   onstack_process_clock *clock = slot->process_clock;
   uint64_t now_ns;
   /* What the timers that were armed first have told already is accounted for. */
-  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
+  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period;
   slot->process_start_ns = onstack_process_read(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
   onstack_publish(&slot->meets, 1u);
-  return clock->leader && clock->leader->period_ns <= slot->period_ns ? 0 : process_clock_lead(clock, slot);
+  return clock->leader && clock->leader->period <= slot->period ? 0 : process_clock_lead(clock, slot);
 }
 
 static void process_clock_end(onstack_process_clock *clock) {
@@ -17636,7 +17636,7 @@ static bool hand_on_is_due(const onstack_hand_on_state *state, uint64_t now_ns, 
 
 /* Beyond its own age a thread is to have no more than what is missing. */
 static void hand_on_look(onstack_slot *slot, onstack_hand_on_state *state, uint64_t missing) {
-  const uint64_t missing_ns = missing * slot->period_ns;
+  const uint64_t missing_ns = missing * slot->period;
   onstack_store_relaxed(&slot->process_clock->handed_ns, missing_ns < HAND_ON_BRINGS_NS ? missing_ns : HAND_ON_BRINGS_NS);
   hand_on_forget(slot, state);
   if (!state->looked) state->foreign = onstack_task_list_is_foreign();
@@ -17664,8 +17664,7 @@ static uint64_t hand_on_late(const onstack_slot *slot) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
     const onstack_timer *timer = &slot->threads.records[i].timer;
     if (tid == 0 || onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->timers->read(tid, &now_ns)) continue;
-    const int32_t missing =
-        (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - onstack_load_relaxed(&timer->ticks));
+    const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period, now_ns) - onstack_load_relaxed(&timer->ticks));
     if (missing > 0) late += (uint64_t)missing;
   }
   return late;
@@ -17762,7 +17761,7 @@ typedef struct discovery_search {
 } discovery_search;
 
 static uint64_t discovery_ticks_used(const onstack_slot *slot, uint32_t tid) {
-  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period_ns / 2) / slot->period_ns;
+  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period / 2) / slot->period;
 }
 
 static void discovery_look_at(void *data, uint32_t tid) {
@@ -17999,8 +17998,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
                                                                                         uint64_t brings_ns,
                                                                                         uint64_t age_ns) {
-  const uint64_t brings = (brings_ns + slot->period_ns - 1) / slot->period_ns;
-  const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t brings = (brings_ns + slot->period - 1) / slot->period;
+  const uint64_t most = brings + age_ns / slot->period;
   const uint64_t unaccounted = onstack_process_unaccounted(slot);
   if (unaccounted == UINT64_MAX) return brings;
   return unaccounted < most ? unaccounted : most;
@@ -19091,7 +19090,7 @@ ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
   const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks) + onstack_load_relaxed(&slot->counters.waiting);
   uint64_t cpu_ns;
   if (!onstack_process_used(slot, &cpu_ns)) return UINT64_MAX;
-  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period_ns - accounted);
+  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period - accounted);
   return unaccounted > 0 ? (uint64_t)unaccounted : 0;
 }
 
@@ -19178,7 +19177,7 @@ static ONSTACK_HANDLER int process_set_after(onstack_process_clock *clock, const
 int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader) {
   clock->looks = clock->rests = 0;
   clock->looks_most = 1;
-  onstack_store_relaxed(&clock->period_ns, leader->period_ns); /* handlers read it */
+  onstack_store_relaxed(&clock->period_ns, leader->period); /* handlers read it */
   clock->blind = process_set_after(clock, leader, 2 * clock->step_ns, false) != 0;
   if (!clock->blind) return 0;
   /* A filter lets nobody read the clock: it ticks each period. */
@@ -19381,7 +19380,7 @@ static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record,
   int32_t id;
   if (!onstack_timer_take(&record->timer, ONSTACK_TIMER_STOPPED, &id)) return;
   if (!slot->timers->read(tid, &now_ns)) threads_count_ended(slot, record);
-  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period_ns, now_ns);
+  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period, now_ns);
   slot->timers->remove(id);
 }
 
@@ -19505,7 +19504,7 @@ static uint32_t threads_note_waiting(const onstack_slot *slot, const onstack_tim
   uint64_t now_ns;
   if (armed && !slot->timers->read(tid, &now_ns)) return onstack_load_relaxed(&note->waiting);
   const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
-  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks) : 0;
+  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period, now_ns) - ticks) : 0;
   const uint32_t waiting = missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
   onstack_store_relaxed(&note->ticks, ticks);
   onstack_store_relaxed(&note->waiting, waiting);
@@ -20175,8 +20174,8 @@ static void wall_visit_all(onstack_slot *slot, onstack_wall_state *state) {
 
 /* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
 static void wall_count_unseen(onstack_slot *slot, onstack_wall_state *state, uint64_t half_ns) {
-  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
-  const uint64_t counted_ns = ticks * slot->period_ns;
+  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period;
+  const uint64_t counted_ns = ticks * slot->period;
   if (ticks == 0) return;
   onstack_sub_relaxed(&state->unseen_ns, counted_ns < unseen_ns ? counted_ns : unseen_ns);
   onstack_wall_lose(slot, counted_ns, ticks);
@@ -20205,14 +20204,14 @@ static void wall_leave(onstack_wall_state *state) { onstack_publish(&state->look
 static uint64_t wall_source_work(void *data) {
   onstack_slot *slot = data;
   onstack_wall_state *state = &slot->wall;
-  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
-  if (!wall_enter(state)) return slot->period_ns % WALL_LONGEST_NS;
+  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period % WALL_LONGEST_NS;
+  if (!wall_enter(state)) return slot->period % WALL_LONGEST_NS;
   uint64_t now_ns = onstack_monotonic_ns();
   if (now_ns >= state->next_ns) {
     /* The first round looks at every thread, and is no measure for those that follow. */
     state->took_ns = (state->took_ns * 7 + wall_round(slot, state, now_ns)) / 8;
     const uint64_t pause_ns =
-        slot->period_ns / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period_ns);
+        slot->period / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period);
     state->next_ns = now_ns + (state->took_ns * WALL_SHARE > pause_ns ? state->took_ns * WALL_SHARE : pause_ns);
     now_ns = onstack_monotonic_ns();
   }
@@ -20240,7 +20239,7 @@ static void wall_source_finish(onstack_slot *slot) {
     wall_wait_for_room(slot, until_ns);
     onstack_wall_end(slot, &state->marks[i], i);
   }
-  wall_count_unseen(slot, state, slot->period_ns / 2);
+  wall_count_unseen(slot, state, slot->period / 2);
 }
 
 static void wall_source_drop(onstack_slot *slot) {
@@ -20459,10 +20458,10 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
   static const char state[] = "state\0runnable";
   char labels[sizeof(state) + ONSTACK_MAX_LABEL_BYTES];
   const uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
-  const uint64_t ticks = (held_ns + (last ? slot->period_ns / 2 : 0)) / slot->period_ns;
+  const uint64_t ticks = (held_ns + (last ? slot->period / 2 : 0)) / slot->period;
   if (ticks == 0) return;
   /* A tick may come meanwhile, and take its part. */
-  const uint64_t ns = last ? held_ns : ticks * slot->period_ns;
+  const uint64_t ns = last ? held_ns : ticks * slot->period;
   if (!onstack_runnable_take(slot, index, ns)) return;
   onstack_walked_stack walked = mark->stack->walked;
   const uint32_t others = walked.label_bytes - mark->stack->wait_label_bytes;
@@ -20480,10 +20479,10 @@ static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
   if (!stack || stack->blocked_ns + mark->rest_ns == 0) return; /* no sample of no time */
   mark->rest_ns += stack->blocked_ns;
   stack->blocked_ns = 0;
-  const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
+  const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period;
   if (ticks == 0) return;
   wall_record(slot, mark, &stack->walked, mark->rest_ns, ticks);
-  mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period_ns;
+  mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period;
   mark->rest_ns = 0;
 }
 
@@ -20518,12 +20517,12 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
   onstack_add_relaxed(&slot->runnable_ns[index], mark->doubtful_ns); /* it waits still */
   if (mark->stack) {
     mark->stack->blocked_ns += unplaced_ns;
-    mark->ticked_ns += slot->period_ns / 2;
+    mark->ticked_ns += slot->period / 2;
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
   } else {
     const uint64_t lost_ns = unplaced_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
-    onstack_wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
+    onstack_wall_lose(slot, lost_ns, (lost_ns + slot->period / 2) / slot->period);
   }
   onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
   *mark = (onstack_wall_mark){.tid = 0};
@@ -20647,13 +20646,13 @@ static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_tick
   mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
   /* Otherwise it has ended, or the queue is full: the next round tries again. */
   mark->is_under_way = onstack_task_send_tick(tid, slot->signal, TICKER_ID, ticks, cookie) == 0;
-  if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period_ns);
+  if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period);
 }
 
 /* The phase is uniform in [0, T), as a timer's first expiry. */
 static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
                          int64_t from) {
-  const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
+  const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period);
   onstack_store_relaxed(&mark->tid, tid);
   mark->is_under_way = false;
   mark->sent_ns = from - (int64_t)phase + 1;
@@ -20669,9 +20668,9 @@ static void ticker_visit(onstack_slot *slot, const onstack_ticker *state, uint32
   const int64_t now = (int64_t)clock_ns;
   if (onstack_load_relaxed(&mark->tid) != tid || now < mark->sent_ns)
     ticker_begin(slot, record, mark, tid, state->from_birth && state->started ? 0 : now);
-  if (now - mark->sent_ns < (int64_t)slot->period_ns) return;
+  if (now - mark->sent_ns < (int64_t)slot->period) return;
   if (mark->is_under_way && onstack_load_relaxed(&record->timer.ticks) == mark->ticks) return;
-  ticker_send(slot, record, mark, tid, (uint64_t)(now - mark->sent_ns) / slot->period_ns);
+  ticker_send(slot, record, mark, tid, (uint64_t)(now - mark->sent_ns) / slot->period);
 }
 
 uint64_t onstack_ticker_round(void *data) {
@@ -20681,8 +20680,8 @@ uint64_t onstack_ticker_round(void *data) {
     for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(slot, state, i);
     state->started = true;
   }
-  if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
-  return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
+  if (slot->period < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
+  return slot->period < TICKER_LONGEST_NS ? slot->period : TICKER_LONGEST_NS;
 }
 
 /* Not asked: nothing of a tick that was not sent is accounted for when the session stops. */
@@ -20746,7 +20745,7 @@ static bool wall_signal_read(uint32_t tid, uint64_t *ns) {
 /* A thread that has had no tick, though it takes the signal, is a new one: it came under the id of one that ended, whose
    timer goes on for nobody. */
 static bool wall_signal_doubts(const onstack_slot *slot, uint32_t tid) {
-  return slot->period_ns <= WALL_SIGNAL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
+  return slot->period <= WALL_SIGNAL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
 }
 
 static const onstack_thread_timers wall_signal_timers = {

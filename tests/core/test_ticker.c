@@ -11,7 +11,7 @@ TestSuite(ticker, .init = t_setup, .timeout = 60);
 #define PERIOD_NS 1000000u
 #define SIGNAL (SIGRTMIN + 1) /* it is queued: a tick too many would be seen */
 
-static onstack_slot slot = {.signal = 0, .period_ns = PERIOD_NS, .state = ONSTACK_SLOT_RUNNING};
+static onstack_slot slot = {.signal = 0, .period = PERIOD_NS, .state = ONSTACK_SLOT_RUNNING};
 static const onstack_thread_timers *const ticker = &onstack_ticker_timers;
 
 static onstack_thread *begin(void) {

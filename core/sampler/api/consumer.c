@@ -123,7 +123,7 @@ static bool session_waits_with_rules(const onstack_session *session) {
   if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
   /* Handlers tell by the whole stack whose an interpreter's frames are. */
   if (onstack_interpreters_are_met(&session->interpreters, slot)) return false;
-  return slot->period_ns >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
+  return slot->period >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
 }
 
 /*
@@ -263,7 +263,7 @@ static pace_signs session_signs(const onstack_session *session) {
   return (pace_signs){
       .rests = session->rests,
       .steady = session->rests && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
-      .period_ns = slot->period_ns,
+      .period_ns = slot->period,
       .threads = onstack_load_relaxed(&slot->counters.threads_seen) + onstack_load_relaxed(&slot->counters.threads_unarmed),
       .map = onstack_seqlock_begin(&onstack_modules.lock),
   };

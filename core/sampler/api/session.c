@@ -193,7 +193,7 @@ onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
                                 .room = &slot->ring.most,
                                 .least = slot->ring.least,
                                 .weight_max = slot->weight_max,
-                                .period_ns = slot->period_ns};
+                                .period_ns = slot->period};
 }
 
 int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk) {

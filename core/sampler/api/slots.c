@@ -122,7 +122,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->index = index;
   onstack_store_relaxed(&slot->generation, slot->generation + 1); /* others ask by it whether a session is still there */
   slot->signal = settings->signal;
-  slot->period_ns = source->unit == ONSTACK_UNIT_NANOSECONDS ? settings->period : 0;
+  slot->period = settings->period;
   slot->source = source;
   slot->timers = NULL;
   slot->kind = source->kind;

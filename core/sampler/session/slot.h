@@ -153,7 +153,7 @@ typedef struct onstack_slot {
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
   int32_t signal;                             /* 0: its samples come by no signal */
-  uint64_t period_ns;                         /* of ticks; 0: the source's period is no time */
+  uint64_t period;                            /* what a tick stands for, in the source's unit */
   const struct onstack_source *source;        /* control only, as the next */
   const struct onstack_thread_timers *timers; /* of a source that arms threads (sampler/source/discovery.h) */
   onstack_kind kind;                          /* of its ticks */

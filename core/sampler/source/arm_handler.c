@@ -53,8 +53,8 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }
-  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
-  if (onstack_timer_set(timer, clock, first_ns, slot->period_ns) < 0) {
+  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period);
+  if (onstack_timer_set(timer, clock, first_ns, slot->period) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. */
     onstack_timer_reset(timer);
     if (onstack_timer_take(timer, ONSTACK_TIMER_REFUSED, &id)) onstack_arm_remove(id);
@@ -78,8 +78,8 @@ ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, u
 static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
   const uint64_t index = (uint64_t)(thread - slot->threads.records);
   if (index >= ONSTACK_THREAD_RECORDS) return 0;
-  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
-  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period_ns)) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period;
+  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period)) return 0;
   return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
 }
 

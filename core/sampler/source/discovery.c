@@ -55,7 +55,7 @@ static onstack_slot *process_clock_fastest(const onstack_process_clock *clock, c
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (slot == self || slot->process_clock != clock) continue;
-    if (!fastest || slot->period_ns < fastest->period_ns) fastest = slot;
+    if (!fastest || slot->period < fastest->period) fastest = slot;
   }
   return fastest;
 }
@@ -94,7 +94,7 @@ int onstack_discovery_by_process(onstack_slot *slot) {
   const int result = clock->signal == 0 ? process_clock_create(clock, slot->signal) : 0;
   if (result < 0) return result;
   slot->process_clock = clock;
-  slot->discovery.scan_age_ns = onstack_discovery_meets_all() ? slot->period_ns * DISCOVERY_SCAN_PERIODS : 0;
+  slot->discovery.scan_age_ns = onstack_discovery_meets_all() ? slot->period * DISCOVERY_SCAN_PERIODS : 0;
   return 0;
 }
 
@@ -120,7 +120,7 @@ static int process_clock_lead(onstack_process_clock *clock, onstack_slot *leader
   onstack_dekker_store(&clock->leader, NULL);
   onstack_threads_wait_outside(&clock->inside); /* a handler that knows the old one may be setting it */
   onstack_store_relaxed(&clock->setting, 0u);   /* one that has ended there has not let go */
-  clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
+  clock->step_ns = leader->period > kernel_ns ? leader->period : kernel_ns;
   onstack_store_relaxed(&clock->spread_ns, kernel_ns * process_clock_processors()); /* handlers that begin now read it */
   const int result = onstack_process_begin(clock, leader);
   onstack_dekker_store(&clock->leader, leader);
@@ -133,10 +133,10 @@ static int process_clock_start(onstack_slot *slot) {
   onstack_process_clock *clock = slot->process_clock;
   uint64_t now_ns;
   /* What the timers that were armed first have told already is accounted for. */
-  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
+  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period;
   slot->process_start_ns = onstack_process_read(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
   onstack_publish(&slot->meets, 1u);
-  return clock->leader && clock->leader->period_ns <= slot->period_ns ? 0 : process_clock_lead(clock, slot);
+  return clock->leader && clock->leader->period <= slot->period ? 0 : process_clock_lead(clock, slot);
 }
 
 static void process_clock_end(onstack_process_clock *clock) {
@@ -232,7 +232,7 @@ static bool hand_on_is_due(const onstack_hand_on_state *state, uint64_t now_ns, 
 
 /* Beyond its own age a thread is to have no more than what is missing. */
 static void hand_on_look(onstack_slot *slot, onstack_hand_on_state *state, uint64_t missing) {
-  const uint64_t missing_ns = missing * slot->period_ns;
+  const uint64_t missing_ns = missing * slot->period;
   onstack_store_relaxed(&slot->process_clock->handed_ns, missing_ns < HAND_ON_BRINGS_NS ? missing_ns : HAND_ON_BRINGS_NS);
   hand_on_forget(slot, state);
   if (!state->looked) state->foreign = onstack_task_list_is_foreign();
@@ -260,8 +260,7 @@ static uint64_t hand_on_late(const onstack_slot *slot) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
     const onstack_timer *timer = &slot->threads.records[i].timer;
     if (tid == 0 || onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->timers->read(tid, &now_ns)) continue;
-    const int32_t missing =
-        (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - onstack_load_relaxed(&timer->ticks));
+    const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period, now_ns) - onstack_load_relaxed(&timer->ticks));
     if (missing > 0) late += (uint64_t)missing;
   }
   return late;
@@ -358,7 +357,7 @@ typedef struct discovery_search {
 } discovery_search;
 
 static uint64_t discovery_ticks_used(const onstack_slot *slot, uint32_t tid) {
-  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period_ns / 2) / slot->period_ns;
+  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period / 2) / slot->period;
 }
 
 static void discovery_look_at(void *data, uint32_t tid) {

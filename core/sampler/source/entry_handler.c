@@ -105,8 +105,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
                                                                                         uint64_t brings_ns,
                                                                                         uint64_t age_ns) {
-  const uint64_t brings = (brings_ns + slot->period_ns - 1) / slot->period_ns;
-  const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t brings = (brings_ns + slot->period - 1) / slot->period;
+  const uint64_t most = brings + age_ns / slot->period;
   const uint64_t unaccounted = onstack_process_unaccounted(slot);
   if (unaccounted == UINT64_MAX) return brings;
   return unaccounted < most ? unaccounted : most;

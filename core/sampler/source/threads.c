@@ -122,7 +122,7 @@ static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record,
   int32_t id;
   if (!onstack_timer_take(&record->timer, ONSTACK_TIMER_STOPPED, &id)) return;
   if (!slot->timers->read(tid, &now_ns)) threads_count_ended(slot, record);
-  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period_ns, now_ns);
+  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period, now_ns);
   slot->timers->remove(id);
 }
 
@@ -246,7 +246,7 @@ static uint32_t threads_note_waiting(const onstack_slot *slot, const onstack_tim
   uint64_t now_ns;
   if (armed && !slot->timers->read(tid, &now_ns)) return onstack_load_relaxed(&note->waiting);
   const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
-  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks) : 0;
+  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period, now_ns) - ticks) : 0;
   const uint32_t waiting = missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
   onstack_store_relaxed(&note->ticks, ticks);
   onstack_store_relaxed(&note->waiting, waiting);

@@ -205,8 +205,8 @@ static void wall_visit_all(onstack_slot *slot, onstack_wall_state *state) {
 
 /* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
 static void wall_count_unseen(onstack_slot *slot, onstack_wall_state *state, uint64_t half_ns) {
-  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
-  const uint64_t counted_ns = ticks * slot->period_ns;
+  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period;
+  const uint64_t counted_ns = ticks * slot->period;
   if (ticks == 0) return;
   onstack_sub_relaxed(&state->unseen_ns, counted_ns < unseen_ns ? counted_ns : unseen_ns);
   onstack_wall_lose(slot, counted_ns, ticks);
@@ -235,14 +235,14 @@ static void wall_leave(onstack_wall_state *state) { onstack_publish(&state->look
 static uint64_t wall_source_work(void *data) {
   onstack_slot *slot = data;
   onstack_wall_state *state = &slot->wall;
-  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
-  if (!wall_enter(state)) return slot->period_ns % WALL_LONGEST_NS;
+  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period % WALL_LONGEST_NS;
+  if (!wall_enter(state)) return slot->period % WALL_LONGEST_NS;
   uint64_t now_ns = onstack_monotonic_ns();
   if (now_ns >= state->next_ns) {
     /* The first round looks at every thread, and is no measure for those that follow. */
     state->took_ns = (state->took_ns * 7 + wall_round(slot, state, now_ns)) / 8;
     const uint64_t pause_ns =
-        slot->period_ns / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period_ns);
+        slot->period / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period);
     state->next_ns = now_ns + (state->took_ns * WALL_SHARE > pause_ns ? state->took_ns * WALL_SHARE : pause_ns);
     now_ns = onstack_monotonic_ns();
   }
@@ -270,7 +270,7 @@ static void wall_source_finish(onstack_slot *slot) {
     wall_wait_for_room(slot, until_ns);
     onstack_wall_end(slot, &state->marks[i], i);
   }
-  wall_count_unseen(slot, state, slot->period_ns / 2);
+  wall_count_unseen(slot, state, slot->period / 2);
 }
 
 static void wall_source_drop(onstack_slot *slot) {

@@ -54,13 +54,13 @@ static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_tick
   mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
   /* Otherwise it has ended, or the queue is full: the next round tries again. */
   mark->is_under_way = onstack_task_send_tick(tid, slot->signal, TICKER_ID, ticks, cookie) == 0;
-  if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period_ns);
+  if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period);
 }
 
 /* The phase is uniform in [0, T), as a timer's first expiry. */
 static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
                          int64_t from) {
-  const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
+  const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period);
   onstack_store_relaxed(&mark->tid, tid);
   mark->is_under_way = false;
   mark->sent_ns = from - (int64_t)phase + 1;
@@ -76,9 +76,9 @@ static void ticker_visit(onstack_slot *slot, const onstack_ticker *state, uint32
   const int64_t now = (int64_t)clock_ns;
   if (onstack_load_relaxed(&mark->tid) != tid || now < mark->sent_ns)
     ticker_begin(slot, record, mark, tid, state->from_birth && state->started ? 0 : now);
-  if (now - mark->sent_ns < (int64_t)slot->period_ns) return;
+  if (now - mark->sent_ns < (int64_t)slot->period) return;
   if (mark->is_under_way && onstack_load_relaxed(&record->timer.ticks) == mark->ticks) return;
-  ticker_send(slot, record, mark, tid, (uint64_t)(now - mark->sent_ns) / slot->period_ns);
+  ticker_send(slot, record, mark, tid, (uint64_t)(now - mark->sent_ns) / slot->period);
 }
 
 uint64_t onstack_ticker_round(void *data) {
@@ -88,8 +88,8 @@ uint64_t onstack_ticker_round(void *data) {
     for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(slot, state, i);
     state->started = true;
   }
-  if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
-  return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
+  if (slot->period < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
+  return slot->period < TICKER_LONGEST_NS ? slot->period : TICKER_LONGEST_NS;
 }
 
 /* Not asked: nothing of a tick that was not sent is accounted for when the session stops. */
@@ -153,7 +153,7 @@ static bool wall_signal_read(uint32_t tid, uint64_t *ns) {
 /* A thread that has had no tick, though it takes the signal, is a new one: it came under the id of one that ended, whose
    timer goes on for nobody. */
 static bool wall_signal_doubts(const onstack_slot *slot, uint32_t tid) {
-  return slot->period_ns <= WALL_SIGNAL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
+  return slot->period <= WALL_SIGNAL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
 }
 
 static const onstack_thread_timers wall_signal_timers = {
