@@ -2246,6 +2246,11 @@ ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
 
 #define ONSTACK_KINDS 5u /* the known ones, and place 0, which is none */
 
+/* As reports and statistics write it. */
+static inline __attribute__((unused)) const char *onstack_unit_name(onstack_unit unit) {
+  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
+}
+
 /* ONSTACK_UNIT_*; 0: no such kind. */
 static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kind kind) {
   static const uint8_t units[ONSTACK_KINDS] = {
@@ -2505,6 +2510,16 @@ ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, 
 ONSTACK_INTERNAL onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table,
                                                              const onstack_thread *record);
 
+/* NUL-padded. Its claimer while the timer is NONE, then housekeeping. Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER void onstack_thread_set_name(onstack_thread *record,
+                                                                                   const uint64_t name[2]) {
+  if (record->name[0] == name[0] && record->name[1] == name[1]) return;
+  onstack_seqlock_write_begin(&record->lock);
+  onstack_store_relaxed(&record->name[0], name[0]);
+  onstack_store_relaxed(&record->name[1], name[1]);
+  onstack_seqlock_write_end(&record->lock);
+}
+
 /* True while its claimer fills it in, or gives it a timer: nobody else touches it. */
 static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
   return onstack_timer_state_of(&record->timer) <= ONSTACK_TIMER_ARMING;
@@ -2517,6 +2532,44 @@ ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, 
    Signal-safe, never waits. */
 ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
                                               onstack_stack_range ranges[ONSTACK_STACK_RANGES]);
+
+#endif
+
+/* ---- core/sampler/session/worker.h ---- */
+/* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for,
+   and once more at the end. */
+#ifndef ONSTACK_SAMPLER_SESSION_WORKER_H
+#define ONSTACK_SAMPLER_SESSION_WORKER_H
+
+#include <pthread.h>
+
+typedef struct onstack_worker {
+  const char *name; /* at most 15 bytes, "onstack-..." */
+  pthread_t thread;
+  uint32_t *wake; /* futex word that the handler sets to 1 */
+  uint32_t own_wake;
+  uint32_t ready; /* futex word: 1 once the thread is known as one of ours */
+  uint32_t quit;
+  int unblocked_signal;         /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
+  uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
+  void *data;
+} onstack_worker;
+
+/* Starts one that does `work`, which is woken by nobody but a stop, and returns ns until it wants to be called again. As
+   onstack_worker_start. */
+ONSTACK_INTERNAL int onstack_worker_start_for(onstack_worker *worker, const char *name, uint64_t (*work)(void *data),
+                                              void *data);
+
+/* Starts it with every signal blocked; returns when it is known as one of ours (sampler/signal/own_threads.h). 0 or -errno.
+   Start only. */
+ONSTACK_INTERNAL int onstack_worker_start(onstack_worker *worker);
+
+/* Lets it finish, without waiting. One that was never started is left alone, here and in the next. */
+ONSTACK_INTERNAL void onstack_worker_dismiss(onstack_worker *worker);
+
+/* Lets it finish and joins it; on that very thread (an exit handler that libc runs there) does its last round. No `work`
+   runs or begins after this. */
+ONSTACK_INTERNAL void onstack_worker_stop(onstack_worker *worker);
 
 #endif
 
@@ -2611,15 +2664,17 @@ typedef struct onstack_slot_memory {
   size_t bytes;
 } onstack_slot_memory;
 
-/* What a clock without timers keeps (sampler/source/clock_ticker.c). */
+/* What the ticker keeps, where there are no timers (sampler/source/wall_signal.c). */
 typedef struct onstack_ticker {
+  const char *name;                  /* in statistics; NULL: the session has timers */
+  bool from_birth;                   /* the clock counts from each thread's own birth on */
   struct onstack_ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
   bool started;                      /* one round is over: threads that are new now began after the session did */
 } onstack_ticker;
 
 #define ONSTACK_HAND_ON_MOST 32u /* threads that were sent a process tick and have no record yet */
 
-/* What the consumer knows of the process ticks that it sends (sampler/source/hand_on.c). Stop reads `tids` after the consumer
+/* What the consumer knows of the process ticks that it sends (sampler/source/discovery.c). Stop reads `tids` after the consumer
    has ended. */
 typedef struct onstack_hand_on_state {
   uint64_t next_ns;       /* monotonic: no look before that, */
@@ -2630,8 +2685,18 @@ typedef struct onstack_hand_on_state {
   uint32_t tids[ONSTACK_HAND_ON_MOST];
 } onstack_hand_on_state;
 
+/* What the consumer knows of the search for new threads (sampler/source/discovery.c). */
+typedef struct onstack_discovery {
+  uint64_t
+      scan_age_ns; /* CPU time after which a scan takes a thread that has no timer; 0: hardly anything else finds threads, so
+                           they take each */
+  uint64_t next_scan_ns;
+  uint64_t scanned_cpu_ns; /* the process's CPU time at the last scan */
+  onstack_hand_on_state hand_on;
+} onstack_discovery;
+
 /*
- * What the clock `wall` keeps (sampler/source/clock_wall.c). Its memory is one mapping, which stays with the slot and has no
+ * What the source `wall` keeps (sampler/source/wall.c). Its memory is one mapping, which stays with the slot and has no
  * pages while no session runs. It is not allocated, because a thread that allocated while a session runs would leave its
  * allocator's lock to a child of fork.
  */
@@ -2640,7 +2705,7 @@ typedef struct onstack_wall_state {
   size_t bytes;
   struct onstack_wall_mark *marks;  /* by record; the looking thread's alone, until it has ended */
   struct onstack_wall_armed *armed; /* by record (atomic) */
-  uint8_t *reborn; /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
+  uint8_t *reborn; /* by record: another thread has the id since, and no timer (wall_source_doubts; atomic) */
   struct onstack_look *look;
   uint8_t *stacks;                        /* by record */
   size_t stride;                          /* bytes of one */
@@ -2687,14 +2752,15 @@ typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
-  int32_t signal; /* 0: its samples come by no signal */
-  uint64_t period_ns;
-  const struct onstack_clock_ops *clock; /* who ticks (sampler/source/clock.h); control only */
-  onstack_kind kind;                     /* of its ticks */
-  uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
-  uint32_t stack_bytes;                  /* the unwinder's need plus ours */
-  uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
+  int32_t signal;                             /* 0: its samples come by no signal */
+  uint64_t period;                            /* what a tick stands for, in the source's unit */
+  const struct onstack_source *source;        /* control only, as the next */
+  const struct onstack_thread_timers *timers; /* of a source that arms threads (sampler/source/discovery.h) */
+  onstack_kind kind;                          /* of its ticks */
+  uint32_t weight_max;                        /* ticks that 250 ms hold, at least 1 */
+  uint32_t stack_bytes;                       /* the unwinder's need plus ours */
+  uint32_t wake;                              /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t pauses;                            /* ONSTACK_PAUSE_*: for how long the drain waits */
   uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t handing_on;       /* control sends process ticks to threads: stop waits for it (dekker) */
   uint32_t bounds_requested; /* by a record, for its stack */
@@ -2704,7 +2770,7 @@ typedef struct onstack_slot {
   bool says_states;           /* samples say the thread's state in labels of their own */
   uint32_t label_bytes;       /* room for the others */
   uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
-  uint64_t *runnable_ns;      /* by record (runnable.h); NULL: nobody asks. The clock's */
+  uint64_t *runnable_ns;      /* by record (sampler/source/arm.h); NULL: no source measures that */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
@@ -2723,9 +2789,10 @@ typedef struct onstack_slot {
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   onstack_slot_memory memory;
+  onstack_worker worker; /* a thread of the source's own, if it needs one */
+  onstack_discovery discovery;
   onstack_ticker ticker;
   onstack_wall_state wall;
-  onstack_hand_on_state hand_on;
   struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
   /* The sessions of one signal share one clock, which may be the one of another slot, so it can outlive this slot's session. */
   onstack_process_clock own_process_clock;
@@ -2800,6 +2867,20 @@ typedef struct onstack_source_visit {
  */
 ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation);
 ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
+
+/*
+ * Whether the stack that the handler runs on has so many bytes left. On an alternate stack the room is known: the kernel's
+ * frame holds the stack's bounds. On a thread without one we run on the interrupted stack, whose end nobody tells us; the
+ * kernel has just written its own frame of several KiB there. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_has_room(const ucontext_t *context,
+                                                                                           uint32_t bytes) {
+  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  const uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
+  const uint64_t size = context->uc_stack.ss_size;
+  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
+  return here - low >= bytes;
+}
 
 #endif
 
@@ -3106,7 +3187,7 @@ ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_threa
                                                ucontext_t *context, bool waited) {
   onstack_registers registers;
   uint64_t position;
-  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period, &position);
   if (!entry) return;
   onstack_registers_from(&registers, context);
   const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};
@@ -3742,7 +3823,7 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
   return every;
 }
 
-/* ---- the other side (own_threads_wait.c): a signal's action is to change while threads of ours have it open, or a thread of
+/* ---- the other side (action.c): a signal's action is to change while threads of ours have it open, or a thread of
    ours has been killed ---- */
 
 /* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
@@ -3865,6 +3946,8 @@ void onstack_own_after_fork(void) {
 #ifndef ONSTACK_SAMPLER_SOURCE_ARM_H
 #define ONSTACK_SAMPLER_SOURCE_ARM_H
 
+#include <ucontext.h>
+
 /* Timers of threads that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
@@ -3880,6 +3963,20 @@ ONSTACK_INTERNAL void onstack_arm_remove(int32_t id);
 /* A well-mixed number in (0, period]. Statistical, not secret. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
                                              uint64_t period_ns);
+
+/* ---- waits for a processor ---- */
+
+/*
+ * The time for which threads have waited for a processor, as long as no sample tells of it: where a source measures that
+ * (slot->runnable_ns), a thread's own next tick takes it, and else the looking thread (sampler/source/wall_account.c).
+ */
+
+/* Takes `ns` of a thread's (by its record's index) for a sample; false: there is not so much. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns);
+
+/* Records that of the calling thread, if it comes to a period: it has waited at one place or another of those where it runs.
+   As onstack_record_tick. */
+ONSTACK_INTERNAL void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
 
 #endif
 
@@ -3932,8 +4029,8 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }
-  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
-  if (onstack_timer_set(timer, clock, first_ns, slot->period_ns) < 0) {
+  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period);
+  if (onstack_timer_set(timer, clock, first_ns, slot->period) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. */
     onstack_timer_reset(timer);
     if (onstack_timer_take(timer, ONSTACK_TIMER_REFUSED, &id)) onstack_arm_remove(id);
@@ -3945,6 +4042,28 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
 ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
   onstack_timer_delete(id);
   onstack_sub_relaxed(&onstack_timers_held, 1u);
+}
+
+ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns) {
+  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  while (held_ns >= ns)
+    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
+  return false;
+}
+
+static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
+  const uint64_t index = (uint64_t)(thread - slot->threads.records);
+  if (index >= ONSTACK_THREAD_RECORDS) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period;
+  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period)) return 0;
+  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
+}
+
+ONSTACK_HANDLER_APART void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
+  const uint32_t weight = runnable_periods(slot, thread);
+  if (weight == 0) return;
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  onstack_record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 /* ---- core/sampler/source/entry_handler.c ---- */
@@ -3967,14 +4086,14 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
  * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
  * Where a session has threads that got no timer, or a filter refuses to read the clock, it ticks each period.
  *
- * Control writes (clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
+ * Control writes (discovery.c), under the control lock; the handler reads. `record` never changes once it is set.
  */
 #ifndef ONSTACK_SAMPLER_SOURCE_PROCESS_TICK_H
 #define ONSTACK_SAMPLER_SOURCE_PROCESS_TICK_H
 
 #include <signal.h>
 
-/* si_timerid of a tick that control sends to a thread (sampler/source/hand_on.h): none of the kernel's. */
+/* si_timerid of a tick that control sends to a thread (sampler/source/discovery.h): none of the kernel's. */
 #define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
 
 /* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
@@ -4026,53 +4145,12 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_proces
 
 #endif
 
-/* ---- core/sampler/ring/room.h ---- */
-#ifndef ONSTACK_SAMPLER_RING_ROOM_H
-#define ONSTACK_SAMPLER_RING_ROOM_H
-
-#include <ucontext.h>
-
-/*
- * Whether the stack that the handler runs on has so many bytes left. On an alternate stack the room is known: the kernel's
- * frame holds the stack's bounds. On a thread without one we run on the interrupted stack, whose end nobody tells us; the
- * kernel has just written its own frame of several KiB there. Signal-safe.
- */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER bool onstack_has_room(const ucontext_t *context,
-                                                                                           uint32_t bytes) {
-  const uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  const uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
-  const uint64_t size = context->uc_stack.ss_size;
-  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
-  return here - low >= bytes;
-}
-
-#endif
-
-/* ---- core/sampler/source/runnable.h ---- */
-/*
- * The time for which threads have waited for a processor, as long as no sample tells of it: where a clock measures that
- * (slot->runnable_ns), a thread's own next tick takes it, and else the looking thread (sampler/source/wall_account.c).
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_RUNNABLE_H
-#define ONSTACK_SAMPLER_SOURCE_RUNNABLE_H
-
-#include <ucontext.h>
-
-/* Takes `ns` of a thread's (by its record's index) for a sample; false: there is not so much. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns);
-
-/* Records that of the calling thread, if it comes to a period: it has waited at one place or another of those where it runs.
-   As onstack_record_tick. */
-ONSTACK_INTERNAL void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
-
-#endif
-
 #include <sys/prctl.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 
 /*
- * Ours is a POSIX timer, or sent as if it were one (hand_on.c, clock_ticker.c), whose value lies in our thread
+ * Ours is a POSIX timer, or sent as if it were one (discovery.c, wall_signal.c), whose value lies in our thread
  * region. Somebody who sends our cookie by sigqueue has si_code
  * SI_QUEUE; another copy of this library has a region of its own.
  */
@@ -4136,10 +4214,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return NULL;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
-  onstack_seqlock_write_begin(&record->lock);
-  onstack_store_relaxed(&record->name[0], name[0]);
-  onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_seqlock_write_end(&record->lock);
+  onstack_thread_set_name(record, name);
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
   return record;
 }
@@ -4160,8 +4235,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
                                                                                         uint64_t brings_ns,
                                                                                         uint64_t age_ns) {
-  const uint64_t brings = (brings_ns + slot->period_ns - 1) / slot->period_ns;
-  const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t brings = (brings_ns + slot->period - 1) / slot->period;
+  const uint64_t most = brings + age_ns / slot->period;
   const uint64_t unaccounted = onstack_process_unaccounted(slot);
   if (unaccounted == UINT64_MAX) return brings;
   return unaccounted < most ? unaccounted : most;
@@ -4375,7 +4450,7 @@ ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
   const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks) + onstack_load_relaxed(&slot->counters.waiting);
   uint64_t cpu_ns;
   if (!onstack_process_used(slot, &cpu_ns)) return UINT64_MAX;
-  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period_ns - accounted);
+  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period - accounted);
   return unaccounted > 0 ? (uint64_t)unaccounted : 0;
 }
 
@@ -4462,7 +4537,7 @@ static ONSTACK_HANDLER int process_set_after(onstack_process_clock *clock, const
 int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader) {
   clock->looks = clock->rests = 0;
   clock->looks_most = 1;
-  onstack_store_relaxed(&clock->period_ns, leader->period_ns); /* handlers read it */
+  onstack_store_relaxed(&clock->period_ns, leader->period); /* handlers read it */
   clock->blind = process_set_after(clock, leader, 2 * clock->step_ns, false) != 0;
   if (!clock->blind) return 0;
   /* A filter lets nobody read the clock: it ticks each period. */
@@ -4546,30 +4621,6 @@ ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock,
     process_let_go(clock);
   }
   onstack_inside_leave(&clock->inside, tid);
-}
-
-/* ---- core/sampler/source/runnable_handler.c ---- */
-
-ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns) {
-  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
-  while (held_ns >= ns)
-    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
-  return false;
-}
-
-static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
-  const uint64_t index = (uint64_t)(thread - slot->threads.records);
-  if (index >= ONSTACK_THREAD_RECORDS) return 0;
-  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
-  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period_ns)) return 0;
-  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
-}
-
-ONSTACK_HANDLER_APART void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
-  const uint32_t weight = runnable_periods(slot, thread);
-  if (weight == 0) return;
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
-  onstack_record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 /* ---- core/sampler/threads/thread_table_handler.c ---- */
@@ -9836,18 +9887,17 @@ uint32_t *onstack_wiped_word(void) {
 #define ONSTACK_SAMPLER_SESSION_SETTINGS_H
 
 typedef struct onstack_settings {
-  uint64_t period_ns;
-  uint64_t period; /* as samples say it: period_ns, or bytes */
+  uint64_t period; /* in the source's unit */
   uint32_t heap_objects;
   uint32_t weight_max;
-  const struct onstack_clock_ops *clock; /* sampler/source/clock.h */
+  const struct onstack_source *source; /* sampler/source/source.h */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data;
   onstack_interpreter_list interpreters;
   uint32_t depth;
   uint32_t label_bytes;
   size_t buffer_bytes;
-  int32_t signal;
+  int32_t signal; /* 0: the source needs none */
   bool on_stack, threads, own_threads;
   bool at_once; /* ticks begin before rules are derived: the first stacks are cut rather than missing */
   bool resumed; /* in the child of a fork, see onstack_fork_set_follow: nothing that may wait or read files */
@@ -9863,110 +9913,76 @@ typedef struct onstack_settings {
 
 #endif
 
-/* ---- core/sampler/source/clock.h ---- */
+/* ---- core/sampler/source/source.h ---- */
 /*
- * A clock: who makes the ticks of a session, and what its period is measured in. choose.c alone knows which there are.
- * The handler asks no clock: a tick is a timer's signal with a cookie, whoever sends it.
- *
- * All is called under the control lock, in ordinary threads, unless it says otherwise.
+ * A source: what makes a session's samples. Each is a file beside this one, with its state in the slot; choose.c lists them.
+ * The session and the handler ask no source for its kind of work: a session calls these functions, and a tick is a signal with
+ * a cookie, whatever sent it. The threads of a process are found by discovery.h, for the sources that want them all.
  */
-#ifndef ONSTACK_SAMPLER_SOURCE_CLOCK_H
-#define ONSTACK_SAMPLER_SOURCE_CLOCK_H
+#ifndef ONSTACK_SAMPLER_SOURCE_SOURCE_H
+#define ONSTACK_SAMPLER_SOURCE_SOURCE_H
 
-typedef struct onstack_clock_ops {
-  const char *name;  /* in statistics */
-  uint32_t number;   /* ONSTACK_CLOCK_* */
-  onstack_kind kind; /* of the samples that its ticks make */
-  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples (onstack_clock_signals) */
-  bool from_outside; /* walks blocked threads, by the two registers that the kernel tells: from these only rules lead on */
-  bool says_states;  /* samples say the thread's state, in labels of the clock's */
-  uint32_t label_bytes; /* room for these */
-  bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+#define ONSTACK_SOURCE_COUNTERS 4
 
-  /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*, with *fault as in options.h. Any
-     thread. */
-  int (*accept)(const onstack_options *options, onstack_settings *settings, const char **fault);
+/* A round of the consumer, which empties the ring: what a source may do in it. */
+typedef struct onstack_source_round {
+  const onstack_settings *settings;
+  uint64_t now_ns;
+  bool runs;         /* the session has started and has not been stopped; else only the sink's part is due */
+  bool due;          /* once a second */
+  bool on_top;       /* our handler is the installed one */
+  onstack_sink sink; /* NULL: samples are thrown away */
+  void *data;        /* the sink's */
+  uint64_t *refused; /* counts what the sink does not take */
+} onstack_source_round;
 
-  /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
-  int (*probe)(int32_t signal);
+/* A counter of the source's own, for the statistics' text. */
+typedef struct onstack_source_counter {
+  const char *key; /* NULL: no more */
+  size_t offset;   /* of a uint64_t in onstack_stats */
+} onstack_source_counter;
 
-  /* The CPU time after which a scan takes a thread that has no timer; 0: hardly anything else finds threads, so they
-     take each. */
-  uint64_t (*scan_age)(uint64_t period_ns);
-  uint32_t scan_share; /* scans take one part in so many of a processor at most; 0: as is usual (sampler/api/consumer.c) */
+typedef struct onstack_source {
+  const char *name;     /* in statistics */
+  uint32_t number;      /* ONSTACK_CLOCK_* */
+  onstack_kind kind;    /* of its samples */
+  onstack_unit unit;    /* of its period */
+  uint32_t label_bytes; /* room for labels of its own */
+  onstack_source_counter counters[ONSTACK_SOURCE_COUNTERS + 1];
 
-  /* Before any thread is armed. 0 or -errno, and then nothing is left. NULL: there is nothing to do. */
-  int (*join)(onstack_slot *slot, const onstack_settings *settings);
+  /* Checks the options that not every source takes, and sets the period and what else differs in the settings; the other
+     settings are made. 0 or ONSTACK_E_*, with *fault as in options.h. Any thread. */
+  int (*check)(const onstack_options *options, onstack_settings *settings, const char **fault);
 
-  /* All threads that there are have been armed; `listed`: 0, or -errno where they could not be listed, or 1 in the child of a
-     fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
-  int (*start)(onstack_slot *slot, int listed);
+  /* Begins to sample: the slot is RUNNING then. ONSTACK_E_* or -errno: no sample was made, or it is stopped again. Under the
+     control lock. */
+  int (*start)(onstack_slot *slot, const onstack_settings *settings);
 
-  /* The last round of `work` is over (but for one in a poll), and the slot runs yet: what the clock holds back becomes samples.
-     The stopping thread. NULL: there is nothing to do. */
-  void (*finish)(onstack_slot *slot);
+  /* What is to be done each time that the consumer has emptied the ring. Returns true if the consumer of a process that sleeps
+     may stay away for long: the first sample wakes it. Under the consumer lock. The sink may fork and return in the child,
+     where the slot is no more the session's. */
+  bool (*tend)(onstack_slot *slot, const onstack_source_round *round);
 
-  /* The slot is not running any more, but threads are armed yet. NULL: there is nothing to do. */
-  void (*leave)(onstack_slot *slot);
+  /* Ends it: the slot is STOPPING, and no sample is or will be made when it returns. The ring has the last ones. Under the
+     control lock. */
+  void (*stop)(onstack_slot *slot);
 
-  /* Ticks for the thread `tid`: `record`, which is NONE or ARMING, is ARMED or REFUSED then. Start, or inside a scan. */
-  void (*arm)(onstack_slot *slot, onstack_thread *record, uint32_t tid);
-
-  /* No more ticks by the id that onstack_timer_take gave. Any thread. */
-  void (*remove)(int32_t id);
-
-  /* The time on the clock of a thread. False if the thread has ended, or a filter refuses. Any thread. */
-  bool (*read)(uint32_t tid, uint64_t *ns);
-
-  /* An armed thread has had no tick since housekeeping looked last: true if it is another one than was armed under this id.
-     The consumer of the slot. NULL: somebody else finds out. */
-  bool (*doubts)(const onstack_slot *slot, uint32_t tid);
-
-  /* Threads are disarmed; whether a tick may be on its way to any thread, armed or not. NULL: no. */
-  bool (*awaits)(const onstack_slot *slot);
-
-  /* One round of a thread that the clock needs, of that name; returns ns until the next. Begun after `start`, it has ended
-     before `leave`. NULL: it needs none. */
-  uint64_t (*work)(void *slot);
-  const char *thread_name;
-  bool works_in_polls; /* where the session has no threads its polls do a round instead, which may be late */
-
-  /* Hands the ends of what samples stand for (ONSTACK_SAMPLE_FREED) to the sink, and counts in *refused those that it does not
-     take. Under the consumer lock, after a delivery. False: the sink forked, and this is the child. NULL: they have no ends. */
-  bool (*deliver_ends)(onstack_slot *slot, onstack_sink sink, void *data, uint64_t *refused);
+  /* The slot is given back, and the sink has had all. Under the control lock, or in the child of a fork instead of `stop`:
+     async-signal-safe. NULL: there is nothing to do. */
+  void (*drop)(onstack_slot *slot);
 
   /* Its own part of a session's statistics. Any thread. NULL: it has none. */
   void (*fill)(const onstack_slot *slot, onstack_stats *stats);
+} onstack_source;
 
-  /* A line of its own for the statistics' text, as snprintf. Any thread. NULL: it has none. */
-  int (*text)(const onstack_stats *stats, char *out, size_t capacity);
+ONSTACK_INTERNAL_DATA const onstack_source onstack_source_cpu;         /* CPU time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_source onstack_source_wall;        /* real time, by looks from outside */
+ONSTACK_INTERNAL_DATA const onstack_source onstack_source_wall_signal; /* real time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_source onstack_source_heap;        /* allocations */
 
-  /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
-  void (*drop)(onstack_slot *slot);
-
-  /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
-  void (*after_fork)(void);
-} onstack_clock_ops;
-
-/* Whether the slot's ticks are signals, by timers of threads that are listed, armed and disarmed. */
-static inline __attribute__((unused)) bool onstack_clock_signals(const onstack_slot *slot) { return !slot->clock->silent; }
-
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;         /* CPU time, by timers */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;        /* real time, by looks from outside */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_signal; /* real time, by timers */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker;  /* the same, sent by a thread of ours */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_signal_ticker;
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
-
-/* An `accept` for clocks of time: a frequency. */
-ONSTACK_INTERNAL int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings,
+/* A part of `check` for sources of time: the period by a frequency. `usual`: where none is given. */
+ONSTACK_INTERNAL int onstack_source_check_rate(const onstack_options *options, uint32_t usual, onstack_settings *settings,
                                                const char **fault);
-
-/* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
-ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);
-
-/* A `scan_age` for these. */
-ONSTACK_INTERNAL uint64_t onstack_clock_scan_all(uint64_t period_ns);
 
 #endif
 
@@ -9974,14 +9990,7 @@ ONSTACK_INTERNAL uint64_t onstack_clock_scan_all(uint64_t period_ns);
 ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);
 
 /* That of an option's number (ONSTACK_CLOCK_*; 0: the default); NULL if there is none. Any thread. */
-ONSTACK_INTERNAL const onstack_clock_ops *onstack_clock_find(uint32_t number);
-
-/* The clock that a session gets: the one of its settings, or the next best that the kernel lets tick. 0 or ONSTACK_E_CLOCK.
-   Start only. */
-ONSTACK_INTERNAL int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock);
-
-/* In the child of a fork. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_clocks_after_fork(void);
+ONSTACK_INTERNAL const onstack_source *onstack_source_find(uint32_t number);
 
 /* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
    `copy` to fall back to. */
@@ -10004,34 +10013,12 @@ const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
   return NULL;
 }
 
-/* By number, as the option has them; each with the one that stands in for it where there are no timers. */
-static const struct {
-  const onstack_clock_ops *timers, *ticker;
-} choose_clocks[] = {
-    {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
-    {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
-    {&onstack_clock_wall, NULL}, /* not by signals */
-    {&onstack_clock_heap, NULL},
-    {&onstack_clock_wall_signal, &onstack_clock_wall_signal_ticker},
-};
-
-const onstack_clock_ops *onstack_clock_find(uint32_t number) {
-  return number < ONSTACK_COUNT_OF(choose_clocks) ? choose_clocks[number].timers : NULL;
-}
-
-int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock) {
-  const onstack_clock_ops *ticker = choose_clocks[settings->clock->number].ticker;
-  const int result = settings->clock->probe(settings->signal);
-  *clock = result == 0 ? settings->clock : ticker;
-  if (result == 0) return 0;
-  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
-  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
-  return ticker && settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
-}
-
-void onstack_clocks_after_fork(void) {
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(choose_clocks); i++)
-    if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
+const onstack_source *onstack_source_find(uint32_t number) {
+  static const onstack_source *const all[] = {&onstack_source_cpu, &onstack_source_wall, &onstack_source_wall_signal,
+                                              &onstack_source_heap};
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
+    if (number == 0 || all[i]->number == number) return all[i];
+  return NULL;
 }
 
 /* Of the loader, which is mapped from its ELF header on; 0: there is none. */
@@ -10140,38 +10127,6 @@ ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_deli
 
 #endif
 
-/* ---- core/sampler/drain/thread.h ---- */
-/* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for,
-   and once more at the end. */
-#ifndef ONSTACK_SAMPLER_DRAIN_THREAD_H
-#define ONSTACK_SAMPLER_DRAIN_THREAD_H
-
-#include <pthread.h>
-
-typedef struct onstack_drain_thread {
-  const char *name; /* at most 15 bytes, "onstack-..." */
-  pthread_t thread;
-  uint32_t *wake; /* futex word that the handler sets to 1 */
-  uint32_t ready; /* futex word: 1 once the thread is known as one of ours */
-  uint32_t quit;
-  int unblocked_signal;         /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
-  uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
-  void *data;
-} onstack_drain_thread;
-
-/* Starts it with every signal blocked; returns when it is known as one of ours (sampler/signal/own_threads.h). 0 or -errno.
-   Start only. */
-ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
-
-/* Lets it finish, without waiting. */
-ONSTACK_INTERNAL void onstack_drain_thread_dismiss(onstack_drain_thread *drain);
-
-/* Lets it finish and joins it; on that very thread (an exit handler that libc runs there) does its last round. No `work`
-   runs or begins after this. */
-ONSTACK_INTERNAL void onstack_drain_thread_stop(onstack_drain_thread *drain);
-
-#endif
-
 /* ---- core/sampler/api/interpreters.h ---- */
 /* The interpreters that a session asks for frames of their languages, and when they are asked. */
 #ifndef ONSTACK_SAMPLER_API_INTERPRETERS_H
@@ -10227,9 +10182,7 @@ struct onstack_session {
   uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
   uint32_t running;    /* 1 until somebody stops it */
   uint32_t idle;       /* it is stopped, and no handler is inside any more (publish / observe) */
-  onstack_drain_thread drain;
-  onstack_drain_thread clock_thread; /* where the clock needs one */
-  uint32_t clock_wake;
+  onstack_worker drain;
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered[ONSTACK_KINDS]; /* written by the consumer */
   onstack_module_statistics module_statistics;       /* under the consumer lock */
@@ -10238,9 +10191,7 @@ struct onstack_session {
   uint64_t begun_ns;                                 /* monotonic; in the child of a fork anew */
   onstack_pace pace;                                 /* consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */
-  uint64_t scan_age_ns;                              /* of the clock (sampler/source/clock.h) */
-  uint64_t next_scan_ns;                             /* consumer only */
-  uint64_t scanned_cpu_ns;                           /* the process's CPU time at the last scan; consumer only */
+  bool rests;         /* the source's samples end a rest (onstack_source's `tend`); consumer only */
   uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;  /* `last` is valid (publish / observe) */
   onstack_stats last; /* what stop saw */
@@ -10252,9 +10203,6 @@ struct onstack_session {
 static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {
   return onstack_load_relaxed(&session->slot->generation) == session->generation;
 }
-
-/* The clock needs a thread, and is not served by polls. */
-ONSTACK_INTERNAL bool onstack_session_has_clock_thread(const onstack_session *session);
 
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 ONSTACK_INTERNAL bool onstack_session_is_inside(void);
@@ -10315,14 +10263,14 @@ typedef struct onstack_session_walk {
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
 /* The same where a session is yet to begin, for ticks whose stacks are kept and walked later: no unwinder. An error where they
-   could not be, or the clock is not that of CPU time. Start only. */
+   could not be, or the source is not CPU time. Start only. */
 ONSTACK_INTERNAL int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk);
 
 /* Walks such a tick's stack further where it was kept (`kept`, else NULL), with a session that runs. What a stack lacks that
    was not kept is derived, for the next one. Start-stop only. */
 ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
 
-/* Of the samples that the session's clock makes. Any thread. */
+/* Of the samples that the session's source makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
 #endif
@@ -10479,41 +10427,10 @@ ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address
 
 #endif
 
-/* ---- core/sampler/source/hand_on.h ---- */
-/*
- * Threads that no process tick meets. All processors look at their timers at about the same instant, and the first one gives
- * the process tick to its own thread: where that one stays, and has a timer, threads that come and go on the others are never
- * met (before Linux 6.4 nobody but the main thread: clock_cpu.c). So the consumer looks for them while CPU time of
- * the process is unaccounted for, and sends them the tick: in the handler it meets the thread as any process tick does
- * (sampler/source/process_tick.h).
- *
- * A signal, not a timer: threads of a millisecond end before the kernel's tick looks at timers.
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_HAND_ON_H
-#define ONSTACK_SAMPLER_SOURCE_HAND_ON_H
-
-/* Nothing has been sent for the slot. Before it runs. */
-ONSTACK_INTERNAL void onstack_hand_on_begin(onstack_slot *slot);
-
-/* Looks, if it is time to. The consumer of the slot only. */
-ONSTACK_INTERNAL void onstack_hand_on(onstack_slot *slot);
-
-/* Whether a tick is on its way to that thread, which arms itself then: no scan is to forestall it. The consumer only. */
-ONSTACK_INTERNAL bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid);
-
-/* Waits until nothing is being sent, and nothing will be. After `state` has left RUNNING. */
-ONSTACK_INTERNAL void onstack_hand_on_wait_sent(const onstack_slot *slot);
-
-/* What was sent has been taken, or its thread has ended; 0.2 s at most, for a thread that blocks the signal by now, or has no
-   processor. Before another action comes back: an owner would take our tick for its own, and by SIG_DFL a thread that a
-   debugger stopped on its way to our handler would end the process. */
-ONSTACK_INTERNAL void onstack_hand_on_wait_taken(const onstack_slot *slot);
-
-#endif
-
 /* ---- core/sampler/api/slots.h ---- */
 /*
- * A slot's life: taken, running, quiesced, given back. All under the control lock unless it says otherwise.
+ * A slot's life: taken and given back; in between its source starts and stops. All under the control lock unless it says
+ * otherwise.
  *
  * The control lock is the outermost lock of the library (then the map lock). It is never held while a sink or a drain
  * thread is waited for, nor in a fork handler.
@@ -10528,12 +10445,6 @@ ONSTACK_INTERNAL void onstack_control_unlock(void);
 
 /* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */
 ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack_slot **out);
-
-/* Signal action, timers: the slot ticks when this returns 0. On failure it is quiesced again, still taken. */
-ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
-
-/* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
-ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot);
 
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
@@ -10551,6 +10462,22 @@ ONSTACK_INTERNAL void onstack_slots_after_fork(void);
 #ifndef ONSTACK_SAMPLER_SOURCE_THREADS_H
 #define ONSTACK_SAMPLER_SOURCE_THREADS_H
 
+/* How a session's threads tick: each has a timer of the kernel's, or a thread of ours sends the ticks (wall_signal.c). */
+typedef struct onstack_thread_timers {
+  /* Ticks for the thread `tid`: `record`, which is NONE or ARMING, is ARMED or REFUSED then. Start, or inside a scan. */
+  void (*arm)(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+  /* No more ticks by the id that onstack_timer_take gave. Any thread. */
+  void (*remove)(int32_t id);
+
+  /* The time on the clock of a thread. False if the thread has ended, or a filter refuses. Any thread. */
+  bool (*read)(uint32_t tid, uint64_t *ns);
+
+  /* An armed thread has had no tick since housekeeping looked last: true if it is another one than was armed under this id.
+     The consumer of the slot. NULL: something else finds that out. */
+  bool (*doubts)(const onstack_slot *slot, uint32_t tid);
+} onstack_thread_timers;
+
 /* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_threads_prepare(void);
 
@@ -10560,23 +10487,12 @@ ONSTACK_INTERNAL void onstack_threads_stay(void);
 /* Unmaps it, before there was any timer. Under the control lock. */
 ONSTACK_INTERNAL void onstack_threads_unprepare(void);
 
-/* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
-ONSTACK_INTERNAL void onstack_threads_set_quota(void);
-
-/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
-   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
-ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
-
-/*
- * Gives a timer to threads that have none yet and have used `least_us` of CPU time (the clock's `scan_age`). The consumer of
- * the slot only. Where nothing but scans finds threads, new ones are found late, and short ones missed.
- *
- * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
- */
-ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
-
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
+
+/* Around all that arms outside of handlers. True if it may: the slot is RUNNING. */
+ONSTACK_INTERNAL bool onstack_threads_scan_begin(onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_threads_scan_end(onstack_slot *slot);
 
 /* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
 ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
@@ -10646,8 +10562,8 @@ ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
 
 /* What is seen in a round. */
 typedef struct pace_signs {
-  bool rests;         /* ticks alone may end a rest: another clock's new threads are to be found whether they work or not */
-  bool steady;        /* nothing is there that changes from one instant to the next, as an interpreter's code */
+  bool rests;  /* samples alone may end a rest: another source's new threads are to be found whether they work or not */
+  bool steady; /* nothing is there that changes from one instant to the next, as an interpreter's code */
   uint64_t period_ns; /* of the session's ticks */
   uint64_t threads;   /* met so far */
   uint32_t map;       /* the number of the state of the map of objects */
@@ -10717,48 +10633,11 @@ static uint32_t pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
 #define SESSION_LOOK_SHARE 100u
 #define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
-#define SESSION_SCAN_NS 10000000u    /* for new threads */
-#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where hardly anything else finds them */
-#define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
-
 #define SESSION_YOUNG_NS 3000000000u
 #define SESSION_YOUNG_PERIOD_NS 1000000u
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
-
-/*
- * Where the process tick finds new threads, or is handed on to them, some get none: those that sleep at each look, or block the
- * signal. A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of its
- * own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a fifth.
- * It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
- *
- * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
- * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
- */
-static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
-  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-  if (cpu != 0 && cpu - session->scanned_cpu_ns < age_ns) return false;
-  session->scanned_cpu_ns = cpu;
-  return true;
-}
-
-/* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
-   At most a part in `share` of a processor goes into both; time spent in waiting for a processor or a handler is none, or a
-   busy machine would let threads come and go between two scans. */
-static void session_scan(onstack_session *session, uint64_t now) {
-  if (now < session->next_scan_ns) return;
-  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t age_ns = session->scan_age_ns;
-  const bool alone = age_ns == 0;
-  uint64_t waited = 0;
-  if (alone || session_wants_scan(session, age_ns))
-    waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
-  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
-  const uint32_t usual = alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE;
-  const uint64_t pause = took * (session->slot->clock->scan_share ? session->slot->clock->scan_share : usual);
-  session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
-}
 
 /*
  * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
@@ -10773,7 +10652,7 @@ static bool session_waits_with_rules(const onstack_session *session) {
   if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
   /* Handlers tell by the whole stack whose an interpreter's frames are. */
   if (onstack_interpreters_are_met(&session->interpreters, slot)) return false;
-  return slot->period_ns >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
+  return slot->period >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
 }
 
 /*
@@ -10801,33 +10680,6 @@ static void session_look_for_code(onstack_session *session) {
   session_look_at_mappings(session);
 }
 
-/* What the handler may not do itself. Under the consumer lock. */
-static void session_tend(onstack_session *session) {
-  onstack_slot *slot = session->slot;
-  uint64_t now = onstack_monotonic_ns();
-  const bool armed = onstack_observe(&session->armed);
-  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
-  if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
-    on_top = !onstack_action_tend(slot->signal);
-    if (!on_top) pace_hurry(&session->pace);
-    if (due) onstack_action_end_back_off(slot->signal);
-    onstack_control_unlock();
-  }
-  /* Before the scan: of threads that run it is to take what is left. Nothing is sent to another owner's handler. */
-  if (armed && on_top && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
-  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
-  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
-  if (due) {
-    session->tended_ns = now;
-    onstack_threads_tend(slot);
-    onstack_threads_look_for_blocked(slot);
-  }
-  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
-  const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
-  due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
-  if (due || stale || requested) session_look_at_mappings(session);
-}
-
 /* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
 static int session_sink(void *data, const onstack_sample *sample) {
   ONSTACK_STOP_EXCEPTIONS;
@@ -10838,6 +10690,37 @@ static int session_sink(void *data, const onstack_sample *sample) {
   onstack_ours = ours;
   onstack_fork_repair();
   return result;
+}
+
+/* What the source has to do, and what the handler may not do itself; `runs`: the session is not over. Under the consumer
+   lock. */
+static void session_tend(onstack_session *session, bool runs) {
+  onstack_slot *slot = session->slot;
+  const uint64_t now = onstack_monotonic_ns();
+  const bool armed = runs && onstack_observe(&session->armed);
+  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
+  if (runs && slot->signal != 0 && onstack_control_try_lock()) {
+    on_top = !onstack_action_tend(slot->signal);
+    if (!on_top) pace_hurry(&session->pace);
+    if (due) onstack_action_end_back_off(slot->signal);
+    onstack_control_unlock();
+  }
+  const onstack_source_round round = {.settings = &session->settings,
+                                      .now_ns = now,
+                                      .runs = armed,
+                                      .due = due,
+                                      .on_top = on_top,
+                                      .sink = session->settings.sink ? session_sink : NULL,
+                                      .data = session,
+                                      .refused = &session->delivered[slot->kind].refused};
+  const bool rests = slot->source->tend(slot, &round);
+  if (!runs || !session_is_here(session)) return;
+  session->rests = rests;
+  if (due) session->tended_ns = now;
+  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
+  const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
+  due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
+  if (due || stale || requested) session_look_at_mappings(session);
 }
 
 /* The first round in a child that follows. Under the consumer lock, as a sink call. */
@@ -10856,7 +10739,7 @@ static void session_ask_child(onstack_session *session) {
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
   const onstack_slot *slot = session->slot;
-  if (onstack_clock_signals(slot) && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
+  if (slot->signal != 0 && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
 }
 
 static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
@@ -10876,10 +10759,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   const onstack_delivery to = {
       sink ? session_sink : NULL,     session, max, end, &session_derive, session->interpreters.frames,
       &session->interpreters.counters};
-  const uint32_t handed = onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
-  if (session_is_here(session) && slot->clock->deliver_ends)
-    slot->clock->deliver_ends(slot, to.sink, to.data, &session->delivered[slot->kind].refused);
-  return handed;
+  return onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
@@ -10889,17 +10769,18 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
   session_look_for_code(session);
   uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
-  if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
-  session_open_own(session);
-  session_tend(session);
+  if (!session_is_here(session)) return handed;
+  const bool runs = onstack_observe(&session->running);
+  if (runs) session_open_own(session);
+  session_tend(session, runs);
   return handed;
 }
 
 /* Our threads end without a word, so that libc sees the process's last thread end, and calls exit(). What an exit handler
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
-  onstack_drain_thread_dismiss(&session->drain);
-  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
+  onstack_worker_dismiss(&session->drain);
+  onstack_worker_dismiss(&session->slot->worker);
 }
 
 /* What a round is made early for. */
@@ -10909,9 +10790,9 @@ static pace_signs session_signs(const onstack_session *session) {
   /* A Go runtime in a library installs its handler when its profile begins, and takes the ticks of others for its own. */
   const bool go = onstack_observe(&onstack_code.go_count) > 0;
   return (pace_signs){
-      .rests = session->scan_age_ns != 0,
-      .steady = session->scan_age_ns != 0 && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
-      .period_ns = slot->period_ns,
+      .rests = session->rests,
+      .steady = session->rests && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
+      .period_ns = slot->period,
       .threads = onstack_load_relaxed(&slot->counters.threads_seen) + onstack_load_relaxed(&slot->counters.threads_unarmed),
       .map = onstack_seqlock_begin(&onstack_modules.lock),
   };
@@ -11049,6 +10930,15 @@ ONSTACK_INTERNAL uint64_t onstack_task_list_number(void);
  * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
  */
 ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
+
+/* ---- waiting for one ---- */
+
+/*
+ * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
+ * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
+ * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
+ */
+ONSTACK_INTERNAL void onstack_moment(uint32_t round);
 
 #endif
 
@@ -11295,19 +11185,6 @@ ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_write
 }
 
 /* ---- core/sampler/api/fork.c ---- */
-
-/* ---- core/sampler/threads/moment.h ---- */
-#ifndef ONSTACK_SAMPLER_THREADS_MOMENT_H
-#define ONSTACK_SAMPLER_THREADS_MOMENT_H
-
-/*
- * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
- * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
- * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
- */
-ONSTACK_INTERNAL void onstack_moment(uint32_t round);
-
-#endif
 
 #include <pthread.h>
 
@@ -12171,7 +12048,7 @@ _Static_assert(offsetof(onstack_options, frame_provider) + sizeof(void *) == 112
 #define OPTIONS_HANDLER_STACK 640u
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_STACK_MAX (1u << 30)
-#define OPTIONS_ENTRY 1024u /* of an entry, besides frames and labels: those of a clock, too */
+#define OPTIONS_ENTRY 1024u /* of an entry, besides frames and labels: those of a source, too */
 #define OPTIONS_ENTRIES 4u
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
@@ -12212,7 +12089,7 @@ static int options_check_choices(const onstack_options *options, const char **fa
       {options->interpreters <= ONSTACK_OFF, "interpreters: give on, off, or nothing"},
       {options->restore <= ONSTACK_RESTORE_IGNORE, "restore: there is no such choice"},
       {options->fork <= ONSTACK_FORK_FOLLOW, "fork: there is no such choice"},
-      {onstack_clock_find(options->clock), "clock: there is no such clock"},
+      {onstack_source_find(options->clock), "clock: there is no such clock"},
       {options->label_bytes <= ONSTACK_MAX_LABEL_BYTES,
        "label_bytes: give " OPTIONS_TEXT(ONSTACK_MAX_LABEL_BYTES) " at most"},
       {options->max_depth <= ONSTACK_MAX_DEPTH, "max_depth: give 1 to " OPTIONS_TEXT(ONSTACK_MAX_DEPTH) " frames"},
@@ -12231,7 +12108,6 @@ static int options_check_company(const onstack_options *options, const char **fa
   } checks[] = {
       {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
        "fork_sink_data: needs a session that children follow"},
-      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs a clock of real time"},
   };
   for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
     if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
@@ -12283,17 +12159,6 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
   return 0;
 }
 
-/* Of a blocked thread there are two registers, from which rules alone lead further. */
-static int options_check_outside(const onstack_settings *settings, const char **fault) {
-  if (!settings->clock->from_outside || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only)
-    return 0;
-  if (settings->custom)
-    return options_refuse(fault, ONSTACK_E_UNWINDER,
-                          "custom_unwinder: cannot walk a thread from outside: take another clock");
-  return options_refuse(fault, ONSTACK_E_UNWINDER,
-                        "unwinder: give rules or pc_only: no other can walk a thread from outside");
-}
-
 static int options_set_interpreters(const onstack_options *options, onstack_settings *settings, const char **fault) {
   onstack_interpreter_list *list = &settings->interpreters;
   const onstack_frame_provider *own = options->frame_provider;
@@ -12340,11 +12205,10 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   int result = options_copy(given, &options, fault);
   if (result < 0 || (result = options_check_choices(&options, fault)) < 0) return result;
   if ((result = options_check_company(&options, fault)) < 0) return result;
-  settings->clock = onstack_clock_find(options.clock);
-  if ((result = settings->clock->accept(&options, settings, fault)) < 0) return result;
+  settings->source = onstack_source_find(options.clock);
   if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
-  if ((result = options_check_outside(settings, fault)) < 0) return result;
+  if ((result = settings->source->check(&options, settings, fault)) < 0) return result;
   if ((result = options_set_interpreters(&options, settings, fault)) < 0) return result;
   options_set_sizes(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
@@ -12368,7 +12232,7 @@ int onstack_settings_check_host(const onstack_settings *settings, const char **f
     return options_refuse(fault, ONSTACK_E_OPTIONS, "on_stack: a Go runtime is in the process, which needs it on");
   /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
      raisebadsignal: SIGPROF is the one that is exempted). */
-  if (settings->signal == SIGPROF) return 0;
+  if (settings->signal == SIGPROF || settings->signal == 0) return 0;
   return options_refuse(fault, ONSTACK_E_SIGNAL, "signal: a Go runtime is in the process: leave it at SIGPROF");
 }
 
@@ -12455,29 +12319,6 @@ bool onstack_session_is_inside(void) {
   return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
 }
 
-bool onstack_session_has_clock_thread(const onstack_session *session) {
-  const onstack_clock_ops *clock = session->slot->clock;
-  return clock->work && (session->settings.threads || !clock->works_in_polls);
-}
-
-static int session_start_clock_thread(onstack_session *session) {
-  const onstack_clock_ops *clock = session->slot->clock;
-  if (!onstack_session_has_clock_thread(session)) return 0;
-  session->clock_thread = (onstack_drain_thread){
-      .name = clock->thread_name,
-      .wake = &session->clock_wake,
-      .work = clock->work,
-      .data = session->slot,
-  };
-  return onstack_drain_thread_start(&session->clock_thread);
-}
-
-/* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
-static void session_stop_clock_thread(onstack_session *session) {
-  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_stop(&session->clock_thread);
-  if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
-}
-
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
 static void session_look_around(onstack_session *session) {
   session->tended_ns = session->refreshed_ns = 0;
@@ -12493,7 +12334,7 @@ static void session_look_around(onstack_session *session) {
 static int session_tick(onstack_session *session) {
   onstack_slot *slot = session->slot;
   int result;
-  session->drain = (onstack_drain_thread){
+  session->drain = (onstack_worker){
       .name = "onstack-drain",
       .wake = &slot->wake,
       .unblocked_signal = session->settings.own_threads ? slot->signal : 0,
@@ -12502,21 +12343,17 @@ static int session_tick(onstack_session *session) {
   };
   session->running = 1;
   session->armed = 0;
-  session->scan_age_ns = slot->clock->scan_age(slot->period_ns);
-  if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
+  session->rests = false;
+  if (session->settings.threads && (result = onstack_worker_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;
   }
-  result = onstack_slot_run(slot, &session->settings);
+  result = slot->source->start(slot, &session->settings);
   if (result == 0) {
-    result = session_start_clock_thread(session); /* before the scans, which would take it for a new one of the host's */
-    if (result == 0) {
-      onstack_publish(&session->armed, 1u);
-      return 0;
-    }
-    onstack_slot_quiesce(slot);
+    onstack_publish(&session->armed, 1u);
+    return 0;
   }
-  if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
+  if (session->settings.threads) onstack_worker_stop(&session->drain);
   onstack_slot_give_back(slot);
   return result;
 }
@@ -12633,7 +12470,7 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
   return session_start(options, false, out);
 }
 
-onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
+onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.source->kind; }
 
 onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
@@ -12644,7 +12481,7 @@ onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
                                 .room = &slot->ring.most,
                                 .least = slot->ring.least,
                                 .weight_max = slot->weight_max,
-                                .period_ns = slot->period_ns};
+                                .period_ns = slot->period};
 }
 
 int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk) {
@@ -12653,12 +12490,10 @@ int onstack_session_walk_expected(const onstack_options *options, onstack_sessio
   const char *fault;
   const int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0) return result;
-  *walk = (onstack_session_walk){.stack_bytes = settings.stack_bytes,
-                                 .room = &none,
-                                 .weight_max = settings.weight_max,
-                                 .period_ns = settings.period_ns};
+  *walk = (onstack_session_walk){
+      .stack_bytes = settings.stack_bytes, .room = &none, .weight_max = settings.weight_max, .period_ns = settings.period};
   walk->reader = onstack_reader_choose(&walk->copy_works);
-  if (settings.clock->kind != ONSTACK_KIND_CPU) return ONSTACK_E_CLOCK;
+  if (settings.source->kind != ONSTACK_KIND_CPU) return ONSTACK_E_CLOCK;
   return settings.unwinder->needs_rules && walk->copy_works ? 0 : ONSTACK_E_UNWINDER;
 }
 
@@ -12671,7 +12506,7 @@ static void session_finish(onstack_session *session) {
   onstack_ours++;
   onstack_publish(&session->idle, 1u);
   if (session->settings.threads)
-    onstack_drain_thread_stop(&session->drain);
+    onstack_worker_stop(&session->drain);
   else
     onstack_session_drain_work(session);
   session->last.size = sizeof(session->last);
@@ -12694,8 +12529,7 @@ int onstack_session_stop(onstack_session *session) {
     return ONSTACK_E_STOPPED;
   }
   onstack_publish(&session->slot->follower, NULL);
-  session_stop_clock_thread(session);
-  onstack_slot_quiesce(session->slot);
+  session->slot->source->stop(session->slot);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);
@@ -12733,6 +12567,73 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
 }
 
 /* ---- core/sampler/api/slots.c ---- */
+
+/* ---- core/sampler/source/discovery.h ---- */
+/*
+ * Finds the threads of the process for a session that is to sample them all, and has each armed. The sources of time use it; a
+ * source of its own kind, as the heap, does not.
+ *
+ * At the start every thread of /proc/self/task is armed. Later ones are found in three ways:
+ *
+ *   the process tick (process_tick.h), a timer on the process's CPU time, meets a running thread that has no timer. For the
+ *   source cpu alone (onstack_discovery_by_process).
+ *
+ *   The consumer hands the process tick on. All processors look at their timers at about the same instant, and the first one
+ *   gives the process tick to its own thread: where that one stays, and has a timer, threads that come and go on the others are
+ *   never met (before Linux 6.4 nobody but the main thread). So the consumer looks for them while CPU time of the process is
+ *   unaccounted for, and sends them the tick: in the handler it meets the thread as any process tick does. A signal, not a
+ *   timer: threads of a millisecond end before the kernel's tick looks at timers.
+ *
+ *   Scans of /proc/self/task take the rest: all threads where there is no process tick, and else those that have used three
+ *   periods of CPU time (DISCOVERY_SCAN_PERIODS).
+ */
+#ifndef ONSTACK_SAMPLER_SOURCE_DISCOVERY_H
+#define ONSTACK_SAMPLER_SOURCE_DISCOVERY_H
+
+/* The session's new threads are found by the process tick, too. Before onstack_discovery_start, so that the threads cannot use
+   up what the kernel allows. 0 or -errno. Under the control lock, as all that is here unless it says otherwise. */
+ONSTACK_INTERNAL int onstack_discovery_by_process(onstack_slot *slot);
+
+/* Installs the handler, and arms every thread of /proc/self/task but our own and those that the filter does not want: the slot
+   is RUNNING. On failure it is stopped again. 0, ONSTACK_E_* or -errno. */
+ONSTACK_INTERNAL int onstack_discovery_start(onstack_slot *slot, const onstack_settings *settings,
+                                             const onstack_thread_timers *timers);
+
+/* A source's `tend`: finds new threads, and tends the records of those that there are. `scan_share`: scans take one part in so
+   many of a processor at most; 0: as is usual. */
+ONSTACK_INTERNAL bool onstack_discovery_tend(onstack_slot *slot, const onstack_source_round *round, uint32_t scan_share);
+
+/* A source's `stop`: the timers are gone, and the signal's action is what it was. */
+ONSTACK_INTERNAL void onstack_discovery_stop(onstack_slot *slot);
+
+/* The process ticks are no more. In the child of a fork; async-signal-safe. */
+ONSTACK_INTERNAL void onstack_discovery_after_fork(void);
+
+/* ---- the ticker (wall_signal.c): a thread of ours that sends the ticks where timers cannot be had ---- */
+
+ONSTACK_INTERNAL_DATA const onstack_thread_timers onstack_ticker_timers;
+
+/* As onstack_discovery_start, where the kernel gives no timers, for that reason (-errno). `name`: in statistics. `from_birth`:
+   what a thread used before it was found counts. */
+ONSTACK_INTERNAL int onstack_ticker_start(onstack_slot *slot, const onstack_settings *settings, const char *name,
+                                          bool from_birth, int reason);
+
+/* As onstack_discovery_stop, also of a session that has timers. */
+ONSTACK_INTERNAL void onstack_ticker_stop(onstack_slot *slot);
+
+/* Its name into the statistics, if the slot has it. Any thread. */
+ONSTACK_INTERNAL void onstack_ticker_fill(const onstack_slot *slot, onstack_stats *stats);
+
+/* Parts of the start, and the thread's work; returns ns until the next. */
+ONSTACK_INTERNAL int onstack_ticker_prepare(onstack_slot *slot, const char *name, bool from_birth);
+ONSTACK_INTERNAL uint64_t onstack_ticker_round(void *slot);
+
+/* ---- parts ---- */
+
+/* Whether process ticks meet any running thread: before Linux 6.4 the kernel gives them to the main thread. */
+ONSTACK_INTERNAL bool onstack_discovery_meets_all(void);
+
+#endif
 
 #include <errno.h>
 #include <pthread.h>
@@ -12836,20 +12737,22 @@ static onstack_vdso_clock_gettime slot_find_clock_gettime(void) {
   return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
 }
 
-static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
+static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
+  const onstack_source *source = settings->source;
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
   onstack_store_relaxed(&slot->generation, slot->generation + 1); /* others ask by it whether a session is still there */
-  slot->signal = clock->silent ? 0 : settings->signal;
-  slot->period_ns = settings->period_ns;
-  slot->clock = clock;
-  slot->kind = clock->kind;
+  slot->signal = settings->signal;
+  slot->period = settings->period;
+  slot->source = source;
+  slot->timers = NULL;
+  slot->kind = source->kind;
   slot->weight_max = settings->weight_max;
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
   slot->custom = settings->custom;
   slot->own_threads = settings->own_threads;
-  slot->says_states = clock->says_states;
+  slot->says_states = false;
   slot->runnable_ns = NULL;
   slot->label_bytes = settings->label_bytes;
   onstack_store_relaxed(&slot->process_clock, NULL);
@@ -12869,13 +12772,14 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   const onstack_slot_memory *memory = &slot->memory;
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, memory->memory, settings->buffer_bytes, settings->depth,
-                    settings->label_bytes + clock->label_bytes);
-  onstack_hand_on_begin(slot);
+                    settings->label_bytes + source->label_bytes);
+  slot->worker = (onstack_worker){.work = NULL};
+  slot->discovery = (onstack_discovery){.scan_age_ns = 0};
+  slot->ticker.name = NULL;
   slot_fill_interpreters(slot, &settings->interpreters);
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
-  const onstack_clock_ops *clock;
   const char *fault;
   int result = slots_prepare();
   if (result < 0) return result;
@@ -12888,9 +12792,8 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
       slots_unprepare();
       return result;
     }
-    if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
     onstack_threads_stay();
-    slot_fill(slot, settings, clock);
+    slot_fill(slot, settings);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;
     return 0;
@@ -12898,51 +12801,10 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
-/* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
-   scan. */
-static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
-  if (!onstack_clock_signals(slot)) return 0;
-  onstack_threads_set_quota();
-  return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
-}
-
-int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  const onstack_clock_ops *clock = slot->clock;
-  int result = clock->join ? clock->join(slot, settings) : 0;
-  if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
-  if (onstack_clock_signals(slot)) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
-  if (result < 0) {
-    if (clock->leave) clock->leave(slot);
-    onstack_store_relaxed(&slot->process_clock, NULL);
-    return result;
-  }
-  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. */
-  result = clock->start(slot, slot_arm(slot, settings));
-  if (result < 0) onstack_slot_quiesce(slot);
-  return result;
-}
-
-void onstack_slot_quiesce(onstack_slot *slot) {
-  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
-  onstack_threads_wait_scanned(slot);
-  onstack_hand_on_wait_sent(slot);
-  if (slot->clock->leave) slot->clock->leave(slot);
-  onstack_threads_disarm_all(slot);
-  onstack_threads_wait_idle(slot);
-  if (!onstack_clock_signals(slot)) return;
-  onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
-  if (slot->process_clock && slot->process_clock->signal == 0)
-    onstack_hand_on_wait_taken(slot); /* no other session takes it */
-  onstack_action_release(slot->signal);
-  onstack_store_relaxed(&slot->process_clock, NULL);
-}
-
 void onstack_slot_give_back(onstack_slot *slot) {
   onstack_slot_memory *memory = &slot->memory;
   onstack_threads_clear(slot);
-  if (slot->clock->drop) slot->clock->drop(slot);
+  if (slot->source->drop) slot->source->drop(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
@@ -12960,6 +12822,7 @@ void onstack_slots_after_fork(void) {
     /* Of a free one as well: a thread of the parent may have been on its way in, to see that the session is over. */
     memset(&slot->visits, 0, sizeof(slot->visits));
     if (slot->state == ONSTACK_SLOT_FREE) continue;
+    if (slot->source->drop) slot->source->drop(slot);
     slot->generation++; /* handles of the parent's sessions are stopped ones here */
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
       onstack_thread *record = &slot->threads.records[r];
@@ -12974,7 +12837,7 @@ void onstack_slots_after_fork(void) {
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
-  onstack_clocks_after_fork();
+  onstack_discovery_after_fork();
   onstack_timers_held = onstack_timers_left = 0;
   onstack_own_after_fork();
   control_owner = 0;
@@ -13098,7 +12961,8 @@ static void session_add_kind(const onstack_session *session, onstack_kind kind, 
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
-  *(slot->kind == ONSTACK_KIND_ALLOCATION ? &stats->heap_interval : &stats->period_ns) = session->settings.period;
+  stats->period = session->settings.period;
+  stats->period_unit = slot->source->unit;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   for (onstack_kind kind = 0; kind < ONSTACK_KINDS; kind++) session_add_kind(session, kind, stats);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);
@@ -13110,20 +12974,20 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (onstack_clock_signals(slot)) session_fill_signal(&onstack_signal_counts[slot->signal], stats);
-  if (slot->clock->fill) slot->clock->fill(slot, stats);
+  if (slot->signal != 0) session_fill_signal(&onstack_signal_counts[slot->signal], stats);
+  stats->clock = slot->source->name;
+  if (slot->source->fill) slot->source->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
   stats->interpreted_unmatched = onstack_load_relaxed(&session->interpreters.counters.unmatched);
   stats->interpreted_unnamed = onstack_load_relaxed(&session->interpreters.counters.unnamed);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
-  stats->clock = slot->clock->name;
   const bool runs = onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
   stats->blocked = onstack_load_relaxed(&counters->blocked) + (runs ? onstack_load_relaxed(&counters->waiting) : 0);
 }
 
-#define SESSION_STATS_SIZE_0_1 ((size_t)320)
+#define SESSION_STATS_SIZE_0_1 ((size_t)328)
 _Static_assert(offsetof(onstack_stats, clock) == SESSION_STATS_SIZE_0_1, "statistics grow at the end");
 
 int onstack_session_stats(const onstack_session *session, onstack_stats *stats) {
@@ -13246,20 +13110,34 @@ static void text_send(statistics_text *text, int length) {
   if (text->writer(text->data, text->line, size) != 0) text->error = ONSTACK_E_OUTPUT;
 }
 
-static void text_write_counters(statistics_text *text, const onstack_clock_ops *clock, const onstack_stats *stats) {
-  int length = snprintf(text->line, sizeof(text->line),
-                        "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
-                        " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
-                        " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
-                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64
-                        " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
-                        stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
-                        stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
-                        stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
-                        stats->cpu_ns, stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+/* A line for those that only this source has. */
+static void text_write_source(statistics_text *text, const onstack_source *source, const onstack_stats *stats) {
+  if (!source->counters[0].key) return;
+  int used = snprintf(text->line, sizeof(text->line), "onstack.%s", source->name);
+  for (const onstack_source_counter *counter = source->counters; counter->key; counter++) {
+    uint64_t value;
+    memcpy(&value, (const char *)stats + counter->offset, sizeof(value));
+    used += snprintf(text->line + used, sizeof(text->line) - (size_t)used, " %s=%" PRIu64, counter->key, value);
+  }
+  text->line[used++] = '\n';
+  text_send(text, used);
+}
+
+static void text_write_counters(statistics_text *text, const onstack_source *source, const onstack_stats *stats) {
+  int length =
+      snprintf(text->line, sizeof(text->line),
+               "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
+               " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
+               " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
+               " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64 " period=%" PRIu64
+               " unit=%s running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
+               stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
+               stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed, stats->truncated,
+               stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded, stats->cpu_ns, stats->period,
+               onstack_unit_name(stats->period_unit), stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
-  /* No clock: in the child of a fork, whose session it is not. */
-  if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));
+  /* No name: in the child of a fork, whose session it is not. */
+  if (stats->clock) text_write_source(text, source, stats);
 }
 
 /* A line for all interpreters, where one was met. */
@@ -13320,7 +13198,7 @@ static void text_add(onstack_stats *stats, const onstack_statistics_more *more) 
   stats->recorded += more->weight;
   stats->samples += more->samples;
   stats->truncated += more->truncated;
-  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period_ns; /* 0: not a clock that knows */
+  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period; /* 0: not a clock that knows */
 }
 
 static int text_write(statistics_text *text, onstack_session *session, const onstack_statistics_more *more, bool modules) {
@@ -13328,7 +13206,7 @@ static int text_write(statistics_text *text, onstack_session *session, const ons
   int error = onstack_session_stats(session, &stats);
   if (error < 0) return error;
   text_add(&stats, more);
-  text_write_counters(text, session->settings.clock, &stats);
+  text_write_counters(text, session->settings.source, &stats);
   text_write_interpreted(text, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
@@ -13375,7 +13253,7 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
 /* Entries are those of this process: what a thread knows of an older generation was its parent's. */
 static uint32_t labels_generation = LABELS_ENDED + 1;
 
-/* Initial-exec, as in sampler/source/clock_heap.c: no call of the loader, which may allocate. */
+/* Initial-exec, as in sampler/source/heap.c: no call of the loader, which may allocate. */
 static __thread __attribute__((tls_model("initial-exec"))) struct {
   onstack_label_entry *entry;
   uint32_t generation;
@@ -13962,71 +13840,6 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
   }
   onstack_store_relaxed(&slot->sink_tid, 0);
   return handed;
-}
-
-/* ---- core/sampler/drain/thread.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-#include <sys/prctl.h>
-
-static const struct onstack_timespec drain_interval = {0, 100000000};
-
-static void *drain_thread_main(void *argument) {
-  ONSTACK_UNCANCELLED; /* as in the other threads that call the host */
-  onstack_drain_thread *drain = argument;
-  if (drain->unblocked_signal) {
-    onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
-    onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
-  }
-  onstack_own_enter();
-  ONSTACK_CHAIN_THREAD_BEGINS();
-  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
-  onstack_publish(&drain->ready, 1u);
-  onstack_sys_futex_wake(&drain->ready);
-  while (!onstack_observe(&drain->quit)) {
-    onstack_exchange(drain->wake, 0u); /* before the work: a request that comes during it is not lost */
-    struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
-    onstack_own_account();
-    if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
-  }
-  drain->work(drain->data);
-  onstack_own_leave();
-  return NULL;
-}
-
-int onstack_drain_thread_start(onstack_drain_thread *drain) {
-  const onstack_kernel_sigset every = onstack_own_mask();
-  onstack_kernel_sigset old;
-  drain->quit = drain->ready = 0;
-  const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
-  onstack_own_expect(1);
-  onstack_loader_enter();
-  int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
-  onstack_loader_leave();
-  if (result != 0) onstack_own_expect(-1);
-  if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
-  if (result != 0) return -result;
-  while (onstack_observe(&drain->ready) == 0) {
-    onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
-    /* A filter that the caller has, too, has killed it in its first calls. */
-    if (onstack_observe(&drain->ready) == 0 && pthread_tryjoin_np(drain->thread, NULL) == 0) return -EPERM;
-  }
-  return 0;
-}
-
-void onstack_drain_thread_dismiss(onstack_drain_thread *drain) {
-  onstack_publish(&drain->quit, 1u);
-  onstack_exchange(drain->wake, 1u);
-  onstack_sys_futex_wake(drain->wake);
-}
-
-void onstack_drain_thread_stop(onstack_drain_thread *drain) {
-  onstack_drain_thread_dismiss(drain);
-  if (pthread_equal(pthread_self(), drain->thread))
-    drain->work(drain->data);
-  else
-    pthread_join(drain->thread, NULL);
 }
 
 /* ---- core/sampler/interpreter/interpreter.c ---- */
@@ -18084,6 +17897,80 @@ void onstack_code_map_after_fork(void) {
   onstack_seqlock_after_fork(&onstack_code.lock);
 }
 
+/* ---- core/sampler/session/worker.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+static const struct onstack_timespec worker_interval = {0, 100000000};
+
+static void *worker_main(void *argument) {
+  ONSTACK_UNCANCELLED; /* as in the other threads that call the host */
+  onstack_worker *worker = argument;
+  if (worker->unblocked_signal) {
+    onstack_kernel_sigset set = ONSTACK_SIGBIT(worker->unblocked_signal);
+    onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+  }
+  onstack_own_enter();
+  ONSTACK_CHAIN_THREAD_BEGINS();
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)worker->name);
+  onstack_publish(&worker->ready, 1u);
+  onstack_sys_futex_wake(&worker->ready);
+  while (!onstack_observe(&worker->quit)) {
+    onstack_exchange(worker->wake, 0u); /* before the work: a request that comes during it is not lost */
+    struct onstack_timespec pause = {0, (int64_t)worker->work(worker->data)};
+    onstack_own_account();
+    if (!onstack_observe(&worker->quit)) onstack_sys_futex_wait(worker->wake, 0, &pause);
+  }
+  worker->work(worker->data);
+  onstack_own_leave();
+  return NULL;
+}
+
+int onstack_worker_start(onstack_worker *worker) {
+  const onstack_kernel_sigset every = onstack_own_mask();
+  onstack_kernel_sigset old;
+  worker->quit = worker->ready = 0;
+  const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
+  onstack_own_expect(1);
+  onstack_loader_enter();
+  int result = pthread_create(&worker->thread, NULL, worker_main, worker);
+  onstack_loader_leave();
+  if (result != 0) onstack_own_expect(-1);
+  if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+  if (result != 0) return -result;
+  while (onstack_observe(&worker->ready) == 0) {
+    onstack_sys_futex_wait(&worker->ready, 0, &worker_interval);
+    /* A filter that the caller has, too, has killed it in its first calls. */
+    if (onstack_observe(&worker->ready) == 0 && pthread_tryjoin_np(worker->thread, NULL) == 0) return -EPERM;
+  }
+  return 0;
+}
+
+int onstack_worker_start_for(onstack_worker *worker, const char *name, uint64_t (*work)(void *data), void *data) {
+  *worker = (onstack_worker){.name = name, .wake = &worker->own_wake, .work = work, .data = data};
+  const int result = onstack_worker_start(worker);
+  if (result < 0) worker->work = NULL;
+  return result;
+}
+
+void onstack_worker_dismiss(onstack_worker *worker) {
+  if (!worker->work) return;
+  onstack_publish(&worker->quit, 1u);
+  onstack_exchange(worker->wake, 1u);
+  onstack_sys_futex_wake(worker->wake);
+}
+
+void onstack_worker_stop(onstack_worker *worker) {
+  if (!worker->work) return;
+  onstack_worker_dismiss(worker);
+  if (pthread_equal(pthread_self(), worker->thread))
+    worker->work(worker->data);
+  else
+    pthread_join(worker->thread, NULL);
+}
+
 /* ---- core/sampler/signal/action.c ---- */
 /*
  * The kernel's structures are read and written raw, because libc hides the restorer and rewrites flags: "exactly the
@@ -18279,6 +18166,7 @@ ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *own
 #include <time.h>
 
 #define ACTION_FOLLOW_TRIES 100
+#define OWN_CLOSE_NS 100000000u /* for all of them together */
 
 int onstack_action_check_signal(int signal) {
   static const int refused[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD};
@@ -18447,6 +18335,29 @@ void onstack_action_block(uint64_t *old_mask) {
 }
 
 void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SETMASK, &old_mask, NULL); }
+
+/* ---- our own threads (own_threads.h) ---- */
+
+void onstack_own_wait_closed(int32_t signal) {
+  const int32_t self = onstack_sys_gettid();
+  const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    const onstack_own_thread *own = &onstack_own_threads[i];
+    if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
+    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
+  }
+}
+
+bool onstack_own_forget_killed(void) {
+  static int32_t killed_in; /* the process where one has been killed: a child of fork has others */
+  const int32_t process = onstack_sys_getpid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    int32_t tid = onstack_load_relaxed(&onstack_own_threads[i].tid);
+    if (tid == 0 || onstack_sys_call3(SYS_tgkill, process, tid, 0) != -ESRCH) continue;
+    if (onstack_cas(&onstack_own_threads[i].tid, &tid, 0)) onstack_store_relaxed(&killed_in, process);
+  }
+  return onstack_load_relaxed(&killed_in) == process;
+}
 
 /* ---- core/sampler/signal/change.c ---- */
 
@@ -18853,33 +18764,6 @@ bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
          on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
 }
 
-/* ---- core/sampler/signal/own_threads_wait.c ---- */
-
-#include <errno.h>
-
-#define OWN_CLOSE_NS 100000000u /* for all of them together */
-
-void onstack_own_wait_closed(int32_t signal) {
-  const int32_t self = onstack_sys_gettid();
-  const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
-    const onstack_own_thread *own = &onstack_own_threads[i];
-    if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
-    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) onstack_sys_sleep(50000);
-  }
-}
-
-bool onstack_own_forget_killed(void) {
-  static int32_t killed_in; /* the process where one has been killed: a child of fork has others */
-  const int32_t process = onstack_sys_getpid();
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
-    int32_t tid = onstack_load_relaxed(&onstack_own_threads[i].tid);
-    if (tid == 0 || onstack_sys_call3(SYS_tgkill, process, tid, 0) != -ESRCH) continue;
-    if (onstack_cas(&onstack_own_threads[i].tid, &tid, 0)) onstack_store_relaxed(&killed_in, process);
-  }
-  return onstack_load_relaxed(&killed_in) == process;
-}
-
 /* ---- core/sampler/signal/registry.c ---- */
 
 #include <errno.h>
@@ -19160,15 +19044,19 @@ void onstack_action_after_fork(void) {
   }
 }
 
-/* ---- core/sampler/source/clock.c ---- */
-/* What clocks have in common: those of time a rate, and others that they find threads by lists alone. */
+/* ---- core/sampler/source/cpu.c ---- */
+/* CPU time, by a timer for each thread; where there are no timers, by the ticker. */
+
+#include <errno.h>
+#include <time.h>
 
 #define RATE_OVERRUN_NS 250000000u /* how much one sample may stand for */
 
 #define RATE_TEXT(number) RATE_TEXT_OF(number)
 #define RATE_TEXT_OF(number) #number
 
-int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings, const char **fault) {
+int onstack_source_check_rate(const onstack_options *options, uint32_t usual, onstack_settings *settings,
+                              const char **fault) {
   *fault = "heap_interval: needs the heap clock";
   if (options->heap_interval != 0) return ONSTACK_E_OPTIONS;
   *fault = "heap_objects: needs the heap clock";
@@ -19176,76 +19064,110 @@ int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *
   *fault = "frequency: give 1 to " RATE_TEXT(ONSTACK_MAX_FREQUENCY) " Hz";
   if (options->frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
   *fault = NULL;
-  settings->period_ns = 1000000000u / (options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY);
-  settings->period = settings->period_ns;
-  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period_ns);
+  settings->period = 1000000000u / (options->frequency ? options->frequency : usual);
+  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period);
   if (settings->weight_max == 0) settings->weight_max = 1;
-  settings->heap_objects = 0;
   return 0;
 }
 
-/* What clocks have in common that find threads by lists alone. */
-
-uint64_t onstack_clock_scan_all(uint64_t period_ns) {
-  (void)period_ns;
-  return 0;
+static int cpu_check(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  *fault = "thread_filter: needs a clock of real time";
+  if (options->thread_filter) return ONSTACK_E_OPTIONS;
+  return onstack_source_check_rate(options, ONSTACK_DEFAULT_FREQUENCY, settings, fault);
 }
 
-/* No process tick stands in for timers that the quota leaves no room for: the session would be silent. */
-int onstack_clock_start_listed(onstack_slot *slot, int listed) {
-  const onstack_counters *counters = &slot->counters;
-  if (listed > 0) return 0;
-  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
-  const bool silent =
-      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
-  return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
+static void cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }
 
-/* ---- core/sampler/source/clock_cpu.c ---- */
-/*
- * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time
- * (process_tick.h), which is handed on to those that it does not meet (hand_on.h), and a scan takes those that no
- * tick has met for long (sampler/api/consumer.c says why).
- */
+static bool cpu_read(uint32_t tid, uint64_t *ns) { return onstack_timer_read_clock(onstack_timer_cpu_clock(tid), ns); }
+
+static const onstack_thread_timers cpu_timers = {.arm = cpu_arm, .remove = onstack_arm_remove, .read = cpu_read};
+
+static int cpu_start(onstack_slot *slot, const onstack_settings *settings) {
+  int result = onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
+  if (result < 0) return onstack_ticker_start(slot, settings, "cpu-ticker", true, result);
+  result = onstack_discovery_by_process(slot);
+  if (result < 0) return result == -ENOMEM ? result : ONSTACK_E_CLOCK;
+  return onstack_discovery_start(slot, settings, &cpu_timers);
+}
+
+static bool cpu_tend(onstack_slot *slot, const onstack_source_round *round) {
+  return onstack_discovery_tend(slot, round, 0);
+}
+
+static void cpu_fill(const onstack_slot *slot, onstack_stats *stats) {
+  onstack_ticker_fill(slot, stats);
+  stats->cpu_ns = onstack_load_relaxed(&slot->counters.cpu_ns);
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_process_used(slot, &stats->cpu_ns);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_source onstack_source_cpu = {
+    .name = "cpu",
+    .number = ONSTACK_CLOCK_CPU,
+    .kind = ONSTACK_KIND_CPU,
+    .unit = ONSTACK_UNIT_NANOSECONDS,
+    .check = cpu_check,
+    .start = cpu_start,
+    .tend = cpu_tend,
+    .stop = onstack_ticker_stop,
+    .fill = cpu_fill,
+};
+
+/* ---- core/sampler/source/discovery.c ---- */
 
 #include <sched.h>
 #include <stdio.h>
-#include <sys/utsname.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
 #include <time.h>
 
-#define CLOCK_CPU_KERNEL_TICK 4000000u /* where nobody tells */
-#define CLOCK_CPU_PROCESSORS 32        /* at work, at most: more are not waited for */
-#define CLOCK_CPU_SCAN_PERIODS 3u      /* after which a scan takes a thread that no process tick has met */
+#define DISCOVERY_KERNEL_TICK 4000000u /* where nobody tells */
+#define DISCOVERY_PROCESSORS 32        /* at work, at most: more are not waited for */
 
-static int clock_cpu_probe(int32_t signal) { return onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, signal, 0); }
+/*
+ * Where the process tick finds new threads, or is handed on to them, some get none: those that sleep at each look, or block the
+ * signal. A scan takes what no tick has met in three periods of the thread's CPU time. Not earlier: a timer of its
+ * own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a fifth.
+ * It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ */
+#define DISCOVERY_SCAN_PERIODS 3u
+#define DISCOVERY_SCAN_NS 10000000u    /* between two scans */
+#define DISCOVERY_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where hardly anything else finds threads */
+#define DISCOVERY_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
+
+#define HAND_ON_PAUSE_NS 10000000u /* between two looks, or so many times what a look takes */
+#define HAND_ON_SHARE 200u
+#define HAND_ON_LATE_SHARE 1000u   /* one that finds nothing missing, as of many threads that work it mostly does */
+#define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
+#define HAND_ON_BRINGS_NS 40000000u
+#define HAND_ON_WAIT_NS 200000000u
+
+/* ---- the process's clock ---- */
 
 /* Before Linux 6.4 the kernel hands a process-wide signal to the main thread whenever that one takes it, running or not
    (kernel/signal.c, complete_signal; changed for posix timers in 6.4). */
-static bool clock_cpu_is_met(void) {
+bool onstack_discovery_meets_all(void) {
   struct utsname system;
   unsigned major, minor;
   if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return false;
   return major > 6 || (major == 6 && minor >= 4);
 }
 
-static uint64_t clock_cpu_scan_age(uint64_t period_ns) {
-  return clock_cpu_is_met() ? period_ns * CLOCK_CPU_SCAN_PERIODS : 0;
-}
-
 /* Of the sessions of a clock other than this one, one with the shortest period; NULL: there are none. */
-static onstack_slot *clock_cpu_fastest(const onstack_process_clock *clock, const onstack_slot *self) {
+static onstack_slot *process_clock_fastest(const onstack_process_clock *clock, const onstack_slot *self) {
   onstack_slot *fastest = NULL;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (slot == self || slot->process_clock != clock) continue;
-    if (!fastest || slot->period_ns < fastest->period_ns) fastest = slot;
+    if (!fastest || slot->period < fastest->period) fastest = slot;
   }
   return fastest;
 }
 
 /* That of the signal, or a free one: there are as many as sessions. */
-static onstack_process_clock *clock_cpu_find(int32_t signal) {
+static onstack_process_clock *process_clock_find(int32_t signal) {
   onstack_process_clock *found = NULL;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_process_clock *clock = &onstack_slots[i].own_process_clock;
@@ -19257,7 +19179,7 @@ static onstack_process_clock *clock_cpu_find(int32_t signal) {
 }
 
 /* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
-static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
+static int process_clock_create(onstack_process_clock *clock, int32_t signal) {
   onstack_timer *timer = &clock->record->timer;
   const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
   clock->leader = NULL; /* it does not tick yet */
@@ -19273,38 +19195,39 @@ static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
 }
 
 /* Before any thread is armed, so that the threads cannot use up what the kernel allows. */
-static int clock_cpu_join(onstack_slot *slot, const onstack_settings *settings) {
-  (void)settings;
-  onstack_process_clock *clock = clock_cpu_find(slot->signal);
-  const int result = clock->signal == 0 ? clock_cpu_create(clock, slot->signal) : 0;
-  if (result == 0) slot->process_clock = clock;
-  return result;
+int onstack_discovery_by_process(onstack_slot *slot) {
+  onstack_process_clock *clock = process_clock_find(slot->signal);
+  const int result = clock->signal == 0 ? process_clock_create(clock, slot->signal) : 0;
+  if (result < 0) return result;
+  slot->process_clock = clock;
+  slot->discovery.scan_age_ns = onstack_discovery_meets_all() ? slot->period * DISCOVERY_SCAN_PERIODS : 0;
+  return 0;
 }
 
 /* How often the kernel looks at timers of CPU time. */
-static uint64_t clock_cpu_kernel_tick(void) {
+static uint64_t process_clock_kernel_tick(void) {
   struct timespec tick;
   if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0 || tick.tv_sec > 0 || tick.tv_nsec < 1000)
-    return CLOCK_CPU_KERNEL_TICK;
+    return DISCOVERY_KERNEL_TICK;
   return (uint64_t)tick.tv_nsec;
 }
 
 /* That the process may use; no file is read, for the child of a fork. */
-static uint32_t clock_cpu_processors(void) {
+static uint32_t process_clock_processors(void) {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return CLOCK_CPU_PROCESSORS;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return DISCOVERY_PROCESSORS;
   const int count = CPU_COUNT(&set);
-  return count > 0 && count < CLOCK_CPU_PROCESSORS ? (uint32_t)count : CLOCK_CPU_PROCESSORS;
+  return count > 0 && count < DISCOVERY_PROCESSORS ? (uint32_t)count : DISCOVERY_PROCESSORS;
 }
 
 /* It counts that session's ticks from now on (sampler/source/process_tick.h). */
-static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
-  const uint64_t kernel_ns = clock_cpu_kernel_tick();
+static int process_clock_lead(onstack_process_clock *clock, onstack_slot *leader) {
+  const uint64_t kernel_ns = process_clock_kernel_tick();
   onstack_dekker_store(&clock->leader, NULL);
   onstack_threads_wait_outside(&clock->inside); /* a handler that knows the old one may be setting it */
   onstack_store_relaxed(&clock->setting, 0u);   /* one that has ended there has not let go */
-  clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
-  onstack_store_relaxed(&clock->spread_ns, kernel_ns * clock_cpu_processors()); /* handlers that begin now read it */
+  clock->step_ns = leader->period > kernel_ns ? leader->period : kernel_ns;
+  onstack_store_relaxed(&clock->spread_ns, kernel_ns * process_clock_processors()); /* handlers that begin now read it */
   const int result = onstack_process_begin(clock, leader);
   onstack_dekker_store(&clock->leader, leader);
   return result;
@@ -19312,18 +19235,17 @@ static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
 
 /* From here on the process clock ticks for the slot; the fastest of its sessions leads. After the threads are armed, so that
    no handler claims a record meanwhile; threads that could not be listed it finds by itself. */
-static int clock_cpu_start(onstack_slot *slot, int listed) {
+static int process_clock_start(onstack_slot *slot) {
   onstack_process_clock *clock = slot->process_clock;
   uint64_t now_ns;
-  (void)listed;
   /* What the timers that were armed first have told already is accounted for. */
-  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
+  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period;
   slot->process_start_ns = onstack_process_read(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
   onstack_publish(&slot->meets, 1u);
-  return clock->leader && clock->leader->period_ns <= slot->period_ns ? 0 : clock_cpu_lead(clock, slot);
+  return clock->leader && clock->leader->period <= slot->period ? 0 : process_clock_lead(clock, slot);
 }
 
-static void clock_cpu_end(onstack_process_clock *clock) {
+static void process_clock_end(onstack_process_clock *clock) {
   onstack_timer *timer = &clock->record->timer;
   uint64_t now_ns = 0;
   int32_t id;
@@ -19340,36 +19262,19 @@ static void clock_cpu_end(onstack_process_clock *clock) {
 }
 
 /* The last session takes the timer away. */
-static void clock_cpu_leave(onstack_slot *slot) {
+static void process_clock_leave(onstack_slot *slot) {
   onstack_process_clock *clock = slot->process_clock;
   if (!clock || clock->signal == 0) return;
   uint64_t used_ns;
   if (onstack_process_used(slot, &used_ns)) onstack_store_relaxed(&slot->counters.cpu_ns, used_ns);
-  onstack_slot *fastest = clock_cpu_fastest(clock, slot);
+  onstack_slot *fastest = process_clock_fastest(clock, slot);
   if (!fastest)
-    clock_cpu_end(clock);
+    process_clock_end(clock);
   else if (clock->leader == slot)
-    clock_cpu_lead(clock, fastest);
+    process_clock_lead(clock, fastest);
 }
 
-static void clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
-}
-
-static bool clock_cpu_read(uint32_t tid, uint64_t *ns) { return onstack_timer_read_clock(onstack_timer_cpu_clock(tid), ns); }
-
-/* The last tick of the process. */
-static bool clock_cpu_awaits(const onstack_slot *slot) {
-  const onstack_process_clock *clock = slot->process_clock;
-  return clock && onstack_timer_missing(&clock->record->timer, clock->due) > 0;
-}
-
-static void clock_cpu_fill(const onstack_slot *slot, onstack_stats *stats) {
-  stats->cpu_ns = onstack_load_relaxed(&slot->counters.cpu_ns);
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_process_used(slot, &stats->cpu_ns);
-}
-
-static void clock_cpu_after_fork(void) {
+void onstack_discovery_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_process_clock *clock = &onstack_slots[i].own_process_clock;
     clock->signal = 0;
@@ -19381,57 +19286,327 @@ static void clock_cpu_after_fork(void) {
   }
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
-    .name = "cpu",
-    .number = ONSTACK_CLOCK_CPU,
-    .kind = ONSTACK_KIND_CPU,
-    .accept = onstack_clock_accept_rate,
-    .probe = clock_cpu_probe,
-    .scan_age = clock_cpu_scan_age,
-    .join = clock_cpu_join,
-    .start = clock_cpu_start,
-    .leave = clock_cpu_leave,
-    .arm = clock_cpu_arm,
-    .remove = onstack_arm_remove,
-    .read = clock_cpu_read,
-    .awaits = clock_cpu_awaits,
-    .fill = clock_cpu_fill,
-    .after_fork = clock_cpu_after_fork,
-};
+/* ---- process ticks that are handed on ---- */
 
-/* ---- core/sampler/source/clock_heap.c ---- */
-/*
- * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and the clock, which
- * does not tick. One session at a time.
- */
-/* ---- core/sampler/source/draw.h ---- */
-/*
- * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
- * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_DRAW_H
-#define ONSTACK_SAMPLER_SOURCE_DRAW_H
+/* It is taken for a process tick by its cookie, and told apart by the id of its timer. Where the kernel has no room for what a
+   signal of this number brings, it sends the bare signal, which were the host's (kernel/signal.c, __send_signal_locked). */
+static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
+  const onstack_process_clock *clock = slot->process_clock;
+  if (onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0) < 0) return false;
+  const uint64_t cookie = onstack_thread_cookie(clock->record, onstack_dekker_load(&clock->generation));
+  return onstack_task_send_tick(tid, slot->signal, ONSTACK_PROCESS_HANDED_ON, 1, cookie) == 0;
+}
 
-/* What one sampled allocation stands for. */
-typedef struct onstack_draw_weight {
-  uint32_t objects; /* at least 1 */
-  uint64_t bytes;
-} onstack_draw_weight;
-
-/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
-ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
-
-/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
-ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+static bool hand_on_has(const onstack_hand_on_state *state, uint32_t tid) {
+  for (uint32_t i = 0; i < state->count; i++)
+    if (state->tids[i] == tid) return true;
+  return false;
+}
 
 /*
- * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
- * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
+ * One that has a record has a timer, or is not to have one. One that sleeps would have its call ended by the signal; one that
+ * blocks the signal would keep it, beyond the session's end perhaps. One that has had a tick and has no record had no room for
+ * it, or another owner's handler took it: that is left to a scan.
  */
-ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
+static void hand_on_look_at(void *data, uint32_t tid) {
+  onstack_slot *slot = data;
+  onstack_hand_on_state *state = &slot->discovery.hand_on;
+  if (state->count == ONSTACK_HAND_ON_MOST || hand_on_has(state, tid)) return;
+  if (!slot->own_threads && onstack_own_is((int32_t)tid)) return;
+  if (onstack_thread_find(&slot->threads, tid)) return;
+  if (onstack_task_cpu_us(tid) <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
+  if (!hand_on_send(slot, tid)) return;
+  state->tids[state->count++] = tid;
+  state->sent++;
+}
 
-#endif
+/* Who has a record by now, or has ended, needs no attention. */
+static void hand_on_forget(const onstack_slot *slot, onstack_hand_on_state *state) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < state->count; i++)
+    if (!onstack_thread_find(&slot->threads, state->tids[i]) && !onstack_task_is_gone(state->tids[i]))
+      state->tids[kept++] = state->tids[i];
+  state->count = kept;
+}
 
+/* Ticks of threads are late by what the kernel's tick and the wait for a processor take, and come: what is late has its thread.
+   Of what is missing beside that some may never be found, as in threads that have ended. It does not grow then. */
+static bool hand_on_is_due(const onstack_hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
+  if (unaccounted == 0 || unaccounted == UINT64_MAX || now_ns < state->next_ns) return false;
+  return now_ns >= state->vain_until_ns || unaccounted > state->vain_ticks;
+}
+
+/* Beyond its own age a thread is to have no more than what is missing. */
+static void hand_on_look(onstack_slot *slot, onstack_hand_on_state *state, uint64_t missing) {
+  const uint64_t missing_ns = missing * slot->period;
+  onstack_store_relaxed(&slot->process_clock->handed_ns, missing_ns < HAND_ON_BRINGS_NS ? missing_ns : HAND_ON_BRINGS_NS);
+  hand_on_forget(slot, state);
+  if (!state->looked) state->foreign = onstack_task_list_is_foreign();
+  state->looked = true;
+  state->sent = 0;
+  if (!state->foreign) onstack_task_list_each(hand_on_look_at, slot);
+}
+
+/* In vain: not again before more is missing, or for longer each time. */
+static void hand_on_note(onstack_hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
+  if (state->sent > 0) {
+    state->vain_pause_ns = HAND_ON_PAUSE_NS;
+    state->vain_ticks = 0;
+    return;
+  }
+  state->vain_until_ns = now_ns + state->vain_pause_ns;
+  if (state->vain_pause_ns < HAND_ON_VAIN_NS) state->vain_pause_ns *= 2;
+  state->vain_ticks = unaccounted;
+}
+
+/* How many ticks of armed threads are due and have not come. */
+static uint64_t hand_on_late(const onstack_slot *slot) {
+  uint64_t late = 0, now_ns;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    const onstack_timer *timer = &slot->threads.records[i].timer;
+    if (tid == 0 || onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->timers->read(tid, &now_ns)) continue;
+    const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period, now_ns) - onstack_load_relaxed(&timer->ticks));
+    if (missing > 0) late += (uint64_t)missing;
+  }
+  return late;
+}
+
+/* Looks, if it is time to. The consumer of the slot only. */
+static void hand_on(onstack_slot *slot) {
+  onstack_hand_on_state *state = &slot->discovery.hand_on;
+  const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
+  if (!hand_on_is_due(state, now_ns, unaccounted)) return;
+  state->next_ns = now_ns + HAND_ON_PAUSE_NS;
+  if (onstack_task_list_number() == onstack_own_count() + 1)
+    return; /* the host's one thread: the process tick meets no other */
+  const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t late = hand_on_late(slot);
+  if (unaccounted > late) {
+    onstack_dekker_store(&slot->handing_on, 1u);
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) hand_on_look(slot, state, unaccounted - late);
+    onstack_dekker_store(&slot->handing_on, 0u);
+    hand_on_note(state, now_ns, unaccounted);
+  }
+  const uint64_t took_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
+  const uint64_t pause_ns = took_ns * (unaccounted > late ? HAND_ON_SHARE : HAND_ON_LATE_SHARE);
+  if (pause_ns > HAND_ON_PAUSE_NS) state->next_ns = now_ns + pause_ns;
+}
+
+/* Whether a tick is on its way to that thread, which arms itself then: no scan is to forestall it. The consumer only. */
+static bool hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
+  return hand_on_has(&slot->discovery.hand_on, tid) && onstack_task_awaits(tid, slot->signal);
+}
+
+/* Waits until nothing is being sent, and nothing will be. After `state` has left RUNNING. */
+static void hand_on_wait_sent(const onstack_slot *slot) {
+  for (uint32_t round = 0; onstack_dekker_load(&slot->handing_on) != 0; round++) onstack_moment(round);
+}
+
+/* What was sent has been taken, or its thread has ended; 0.2 s at most, for a thread that blocks the signal by now, or has no
+   processor. Before another action comes back: an owner would take our tick for its own, and by SIG_DFL a thread that a
+   debugger stopped on its way to our handler would end the process. */
+static void hand_on_wait_taken(const onstack_slot *slot) {
+  const onstack_hand_on_state *state = &slot->discovery.hand_on;
+  const uint64_t until_ns = onstack_monotonic_ns() + HAND_ON_WAIT_NS;
+  for (uint32_t i = 0; i < state->count; i++)
+    while (onstack_task_awaits(state->tids[i], slot->signal) && onstack_monotonic_ns() < until_ns) onstack_sys_sleep(50000);
+}
+
+/* ---- scans ---- */
+
+/* A quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
+static void discovery_set_quota(void) {
+  struct rlimit limit;
+  uint32_t allowed = ONSTACK_THREAD_RECORDS;
+  if (getrlimit(RLIMIT_SIGPENDING, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 4 < allowed)
+    allowed = (uint32_t)(limit.rlim_cur / 4);
+  onstack_store_relaxed(&onstack_timers_allowed, allowed);
+}
+
+/* The host's function: it may be asked under the control lock, or while a stop that has the lock waits for our scan, so
+   what it starts or stops is refused (CONTEXT), as in a sink. */
+static bool discovery_is_wanted(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
+  ONSTACK_STOP_EXCEPTIONS;
+  char text[17] = {0};
+  if (!settings->thread_filter) return true;
+  memcpy(text, name, 16);
+  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
+  const bool wanted = settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
+  onstack_store_relaxed(&slot->sink_tid, 0);
+  return wanted;
+}
+
+/* `before`: ticks of what it has used since the session began. */
+static void discovery_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t before) {
+  uint64_t name[2] = {0, 0};
+  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
+  if (!record) { /* there are more threads than records: each scan tries again */
+    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    return;
+  }
+  if (onstack_task_name(tid, name)) onstack_thread_set_name(record, name);
+  if (discovery_is_wanted(slot, settings, tid, name)) {
+    slot->timers->arm(slot, record, tid);
+    onstack_store_relaxed(&record->timer.before, before < UINT16_MAX ? (uint16_t)before : UINT16_MAX);
+  } else
+    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
+}
+
+typedef struct discovery_search {
+  onstack_slot *slot;
+  const onstack_settings *settings;
+  uint32_t least_us;
+  bool adopt;
+  bool owes;
+  bool found;
+} discovery_search;
+
+static uint64_t discovery_ticks_used(const onstack_slot *slot, uint32_t tid) {
+  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period / 2) / slot->period;
+}
+
+static void discovery_look_at(void *data, uint32_t tid) {
+  discovery_search *search = data;
+  if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
+  if (onstack_thread_find(&search->slot->threads, tid) || hand_on_is_sent(search->slot, tid)) return;
+  if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
+  search->found = true;
+  if (search->adopt)
+    discovery_adopt(search->slot, search->settings, tid, search->owes ? discovery_ticks_used(search->slot, tid) : 0);
+}
+
+/* `found`: there are threads without a record that have used `least_us` of CPU time. After the start they are new, and what
+   they have used on the CPU clock their first tick tells. */
+static int discovery_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
+  const bool owes = onstack_observe(&slot->meets) && onstack_load_relaxed(&slot->process_clock);
+  discovery_search search = {slot, settings, least_us, adopt, owes, false};
+  const int result = onstack_task_list_each(discovery_look_at, &search);
+  *found |= search.found;
+  return result;
+}
+
+/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Returns
+   the CPU time that this took. */
+static uint64_t discovery_wait_claims(const onstack_slot *slot) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  if (slot->process_clock) onstack_threads_wait_outside(&slot->process_clock->inside);
+  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+}
+
+/*
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only. Where
+ * nothing but scans finds threads, new ones are found late, and short ones missed.
+ *
+ * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
+ */
+static uint64_t discovery_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
+  bool found = false;
+  if (least_us > 0) {
+    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
+    discovery_look(slot, settings, least_us, false, &found);
+    if (!found) return 0;
+  }
+  const bool may = onstack_threads_scan_begin(slot);
+  const uint64_t waited_ns = discovery_wait_claims(slot);
+  if (may) discovery_look(slot, settings, least_us, true, &found);
+  onstack_threads_scan_end(slot);
+  return waited_ns;
+}
+
+/*
+ * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
+ * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
+ */
+static bool discovery_wants_scan(onstack_discovery *state) {
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  if (cpu != 0 && cpu - state->scanned_cpu_ns < state->scan_age_ns) return false;
+  state->scanned_cpu_ns = cpu;
+  return true;
+}
+
+/* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
+   At most a part in `share` of a processor goes into both; time spent in waiting for a processor or a handler is none, or a
+   busy machine would let threads come and go between two scans. */
+static void discovery_scan(onstack_slot *slot, const onstack_source_round *round, uint32_t share) {
+  onstack_discovery *state = &slot->discovery;
+  if (round->now_ns < state->next_scan_ns) return;
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const bool alone = state->scan_age_ns == 0;
+  uint64_t waited = 0;
+  if (alone || discovery_wants_scan(state))
+    waited = discovery_arm_new(slot, round->settings, (uint32_t)(state->scan_age_ns / 1000u));
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
+  const uint32_t usual = alone ? DISCOVERY_SCAN_SHARE : DISCOVERY_SCAN_RARE_SHARE;
+  const uint64_t pause = took * (share ? share : usual);
+  state->next_scan_ns = round->now_ns + (pause > DISCOVERY_SCAN_NS ? pause : DISCOVERY_SCAN_NS);
+}
+
+/* ---- a session ---- */
+
+/* Where threads come from lists alone: `listed` is 0, or -errno where they could not be listed, or 1 in the child of a fork,
+   where the next scan does that. No process tick stands in for timers that the quota leaves no room for: the session would be
+   silent. */
+static int discovery_check_listed(onstack_slot *slot, int listed) {
+  const onstack_counters *counters = &slot->counters;
+  if (listed > 0) return 0;
+  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
+  const bool silent =
+      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
+}
+
+int onstack_discovery_start(onstack_slot *slot, const onstack_settings *settings, const onstack_thread_timers *timers) {
+  bool found = false;
+  slot->timers = timers;
+  slot->discovery.hand_on.vain_pause_ns = HAND_ON_PAUSE_NS;
+  int result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
+  if (result < 0) {
+    process_clock_leave(slot);
+    onstack_store_relaxed(&slot->process_clock, NULL);
+    return result;
+  }
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+  discovery_set_quota();
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a
+     child of fork there is one thread, which the process tick finds, or the consumer's first scan. */
+  const int listed = settings->resumed ? 1 : discovery_look(slot, settings, 0, true, &found);
+  result = slot->process_clock ? process_clock_start(slot) : discovery_check_listed(slot, listed);
+  if (result < 0) onstack_discovery_stop(slot);
+  return result;
+}
+
+bool onstack_discovery_tend(onstack_slot *slot, const onstack_source_round *round, uint32_t scan_share) {
+  if (!round->runs) return false;
+  /* Before the scan: of threads that run it is to take what is left. Nothing is sent to another owner's handler. */
+  if (round->on_top && onstack_load_relaxed(&slot->process_clock)) hand_on(slot);
+  discovery_scan(slot, round, scan_share);
+  if (round->due) {
+    onstack_threads_tend(slot);
+    onstack_threads_look_for_blocked(slot);
+  }
+  return slot->discovery.scan_age_ns != 0;
+}
+
+void onstack_discovery_stop(onstack_slot *slot) {
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
+  onstack_threads_wait_scanned(slot);
+  hand_on_wait_sent(slot);
+  process_clock_leave(slot);
+  onstack_threads_disarm_all(slot);
+  onstack_threads_wait_idle(slot);
+  onstack_threads_count_missing(slot);
+  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  if (slot->process_clock && slot->process_clock->signal == 0) hand_on_wait_taken(slot); /* no other session takes it */
+  onstack_action_release(slot->signal);
+  onstack_store_relaxed(&slot->process_clock, NULL);
+}
+
+/* ---- core/sampler/source/heap.c ---- */
+/*
+ * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and the session's side.
+ * One session at a time.
+ */
 /* ---- core/sampler/source/live.h ---- */
 /*
  * Sampled allocations that have not been freed, by address. Bounded, without a lock and without an allocation for the
@@ -19513,12 +19688,35 @@ ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t positi
 /* Free again: the consumer, of a freed place; or the claimer, without a begin. */
 ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
+/* ---- which bytes are sampled ---- */
+
+/*
+ * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
+ * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
+ */
+/* What one sampled allocation stands for. */
+typedef struct onstack_draw_weight {
+  uint32_t objects; /* at least 1 */
+  uint64_t bytes;
+} onstack_draw_weight;
+
+/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
+ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
+
+/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
+ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+
+/*
+ * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
+ * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
+ */
+ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
+
 #endif
 
 #include <signal.h>
 #include <sys/prctl.h>
-#include <inttypes.h>
-#include <stdio.h>
+#include <errno.h>
 
 /* What every allocation looks at. Written by start and stop; the number publishes the rest, and a thread that reads it late may
    find the marks of before the first start. */
@@ -19724,76 +19922,61 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
   onstack_heap_allocated(to, size);
 }
 
-/* ---- the clock ---- */
+/* ---- the source ---- */
 
-#define CLOCK_HEAP_INTERVAL (512u << 10)
-#define CLOCK_HEAP_OBJECTS 16384u
-#define CLOCK_HEAP_OBJECTS_MAX (1u << 20)
+#define HEAP_INTERVAL (512u << 10)
+#define HEAP_OBJECTS 16384u
+#define HEAP_OBJECTS_MAX (1u << 20)
 
-static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
+static uint64_t heap_source_sessions; /* that have been, in this process and its parents */
 /* Whose blocks are in the table, until its sink has heard of them all: longer than it samples. Under the control lock. */
-static const onstack_slot *clock_heap_owner;
-static uint64_t clock_heap_told; /* ends that its sink has had; the owner's consumer alone */
+static const onstack_slot *heap_source_owner;
+static uint64_t heap_source_told; /* ends that its sink has had; the owner's consumer alone */
 
-static int clock_heap_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
+static int heap_source_check(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  *fault = "thread_filter: needs a clock of real time";
+  if (options->thread_filter) return ONSTACK_E_OPTIONS;
   *fault = "frequency: the heap clock has none, leave it out";
   if (options->frequency != 0) return ONSTACK_E_OPTIONS;
   *fault = "heap_objects: give 1,048,576 at most";
-  if (options->heap_objects > CLOCK_HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
+  if (options->heap_objects > HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
   *fault = NULL;
-  settings->period = options->heap_interval ? options->heap_interval : CLOCK_HEAP_INTERVAL;
-  settings->period_ns = settings->period; /* nothing ticks by it */
+  settings->period = options->heap_interval ? options->heap_interval : HEAP_INTERVAL;
   settings->weight_max = 1;
-  settings->heap_objects = options->heap_objects ? options->heap_objects : CLOCK_HEAP_OBJECTS;
+  settings->heap_objects = options->heap_objects ? options->heap_objects : HEAP_OBJECTS;
+  settings->signal = 0;
   return 0;
 }
 
-/* Each sample is made with every signal blocked. */
-static int clock_heap_probe(int32_t signal) {
+static int heap_source_start(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_kernel_sigset none = 0;
-  (void)signal;
-  return onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) == 0 ? 0 : ONSTACK_E_CLOCK;
-}
-
-static int clock_heap_join(onstack_slot *slot, const onstack_settings *settings) {
-  if (clock_heap_owner) return ONSTACK_E_SESSIONS;
-  const int result = onstack_live_make(settings->heap_objects);
-  if (result < 0) return result;
-  clock_heap_owner = slot;
+  /* Each sample is made with every signal blocked. */
+  if (onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) != 0) return ONSTACK_E_CLOCK;
+  if (heap_source_owner) return ONSTACK_E_SESSIONS;
+  if (onstack_live_make(settings->heap_objects) < 0) return -ENOMEM;
+  heap_source_owner = slot;
   /* Several sessions may share one profile: numbers of objects come once in a process. The consumer looks at this already. */
-  clock_heap_told = 0;
-  onstack_publish(&slot->object_base, ++clock_heap_sessions << 40);
+  heap_source_told = 0;
+  onstack_publish(&slot->object_base, ++heap_source_sessions << 40);
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+  heap_switch_on(slot, (uint32_t)settings->period);
   return 0;
 }
 
-static int clock_heap_start(onstack_slot *slot, int listed) {
-  (void)listed;
-  heap_switch_on(slot, (uint32_t)slot->periods[ONSTACK_KIND_ALLOCATION]);
-  return 0;
-}
-
-static void clock_heap_leave(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->object_base) != 0) heap_switch_off();
-}
-
-static void clock_heap_drop(onstack_slot *slot) {
-  if (slot != clock_heap_owner) return;
-  onstack_live_drop();
-  clock_heap_owner = NULL;
-}
-
-static void clock_heap_after_fork(void) {
+static void heap_source_stop(onstack_slot *slot) {
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   heap_switch_off();
-  clock_heap_owner = NULL;
+  onstack_threads_wait_idle(slot);
 }
 
-static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
-  (void)tid;
-  *ns = 0;
-  return false;
+static void heap_source_drop(onstack_slot *slot) {
+  if (slot != heap_source_owner) return;
+  heap_switch_off(); /* in the child of a fork it is on */
+  onstack_live_drop();
+  heap_source_owner = NULL;
 }
 
-static int clock_heap_tell(const onstack_slot *slot, uint32_t place, onstack_sink sink, void *data) {
+static int heap_source_tell(const onstack_slot *slot, uint32_t place, onstack_sink sink, void *data) {
   ONSTACK_STOP_EXCEPTIONS;
   static const uint64_t no_frames[1];
   const onstack_live_note *note = &onstack_live.notes[place];
@@ -19812,986 +19995,55 @@ static int clock_heap_tell(const onstack_slot *slot, uint32_t place, onstack_sin
   return sink(data, &sample);
 }
 
-/* Of all that was freed and whose allocation the sink has had. */
-static bool clock_heap_deliver_ends(onstack_slot *slot, onstack_sink sink, void *data, uint64_t *refused) {
-  if (onstack_observe(&slot->object_base) == 0) return true; /* it has not joined: the table may be another session's */
+/* Tells the sink of all that was freed and whose allocation it has had. False: it forked, and this is the child. */
+static bool heap_source_tell_ends(onstack_slot *slot, const onstack_source_round *round) {
+  if (onstack_observe(&slot->object_base) == 0) return true; /* it has not begun: the table may be another session's */
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   const uint64_t freed = onstack_load_relaxed(&onstack_live.freed);
   const uint64_t delivered = onstack_load_relaxed(&slot->ring.head);
-  if (freed == clock_heap_told) return true;
+  if (freed == heap_source_told) return true;
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
   for (uint32_t place = 0; (place = onstack_live_next_freed(place, delivered)) != ONSTACK_LIVE_NONE; place++) {
-    const int result = sink ? clock_heap_tell(slot, place, sink, data) : 0;
+    const int result = round->sink ? heap_source_tell(slot, place, round->sink, round->data) : 0;
     if (onstack_load_relaxed(&slot->generation) != generation) return false;
-    if (result != 0) onstack_add_relaxed(refused, (uint64_t)1);
+    if (result != 0) onstack_add_relaxed(round->refused, (uint64_t)1);
     onstack_live_release(place);
-    clock_heap_told++;
+    heap_source_told++;
   }
   onstack_store_relaxed(&slot->sink_tid, 0);
   return true;
 }
 
-static void clock_heap_fill(const onstack_slot *slot, onstack_stats *stats) {
+static bool heap_source_tend(onstack_slot *slot, const onstack_source_round *round) {
+  if (heap_source_tell_ends(slot, round) && round->due) onstack_threads_tend(slot);
+  return false;
+}
+
+static void heap_source_fill(const onstack_slot *slot, onstack_stats *stats) {
   (void)slot;
   stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
   stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
   stats->heap_in_use = onstack_live_bytes();
 }
 
-static int clock_heap_text(const onstack_stats *stats, char *out, size_t capacity) {
-  return snprintf(out, capacity, "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n",
-                  stats->heap_interval, stats->heap_untracked, stats->heap_reused);
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
+ONSTACK_INTERNAL_DEFINE const onstack_source onstack_source_heap = {
     .name = "heap",
     .number = ONSTACK_CLOCK_HEAP,
     .kind = ONSTACK_KIND_ALLOCATION,
-    .silent = true,
-    .accept = clock_heap_accept,
-    .probe = clock_heap_probe,
-    .scan_age = onstack_clock_scan_all,
-    .join = clock_heap_join,
-    .start = clock_heap_start,
-    .leave = clock_heap_leave,
-    .read = clock_heap_read,
-    .deliver_ends = clock_heap_deliver_ends,
-    .fill = clock_heap_fill,
-    .text = clock_heap_text,
-    .drop = clock_heap_drop,
-    .after_fork = clock_heap_after_fork,
+    .unit = ONSTACK_UNIT_BYTES,
+    .counters = {{"untracked", offsetof(onstack_stats, heap_untracked)}, {"reused", offsetof(onstack_stats, heap_reused)}},
+    .check = heap_source_check,
+    .start = heap_source_start,
+    .tend = heap_source_tend,
+    .stop = heap_source_stop,
+    .drop = heap_source_drop,
+    .fill = heap_source_fill,
 };
-
-/* ---- core/sampler/source/clock_ticker.c ---- */
-/*
- * Where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at the clocks of all threads
- * and sends the ticks itself, as signals that look like a timer's. The handler knows no difference: value, timer id and
- * overruns are where it looks for them.
- *
- * A tick is sent when the one before has been handled; what a thread uses meanwhile becomes the next one's overruns. So
- * nothing is lost to a thread that blocks the signal, and nothing piles up. New threads are found by the consumer's scan;
- * what they used before that counts.
- */
-
-#include <errno.h>
-#include <stdlib.h>
-#include <time.h>
-
-#define TICKER_SHORTEST_NS 1000000u /* between two rounds; above 1,000 Hz the weight grows instead */
-#define TICKER_LONGEST_NS 50000000u
-#define TICKER_ID 0x7fffffff /* si_timerid: none of the kernel's */
-
-typedef struct onstack_ticker_mark {
-  uint32_t tid;      /* whose mark this is; 0: nobody's yet. Written by who arms, and in the ticker's rounds */
-  uint32_t ticks;    /* that had been handled when the last one was sent */
-  bool is_under_way; /* unless more have been handled since */
-  int64_t sent_ns;   /* the thread's clock up to which ticks have been sent; a phase below zero at first */
-} onstack_ticker_mark;
-
-static int ticker_probe(int32_t signal) {
-  (void)signal;
-  return onstack_task_send_tick((uint32_t)onstack_sys_gettid(), 0, TICKER_ID, 1, 0);
-}
-
-static int ticker_join(onstack_slot *slot, const onstack_settings *settings) {
-  (void)settings;
-  onstack_ticker *state = &slot->ticker;
-  free(state->marks); /* in the child of a fork, the parent's */
-  *state = (onstack_ticker){.marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(onstack_ticker_mark))};
-  return state->marks ? 0 : -ENOMEM;
-}
-
-static void ticker_leave(onstack_slot *slot) {
-  onstack_ticker *state = &slot->ticker;
-  free(state->marks);
-  state->marks = NULL;
-}
-
-static void ticker_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  (void)tid;
-  onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
-  onstack_timer_reset(&record->timer);
-  onstack_store_relaxed(&record->timer.id, TICKER_ID);
-  onstack_store_relaxed(&slot->ticker.marks[record - slot->threads.records].tid, 0u);
-  onstack_timer_move(&record->timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
-  onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
-}
-
-static void ticker_remove(int32_t id) { (void)id; }
-
-static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
-                        uint64_t ticks) {
-  const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
-  mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
-  /* Otherwise it has ended, or the queue is full: the next round tries again. */
-  mark->is_under_way = onstack_task_send_tick(tid, slot->signal, TICKER_ID, ticks, cookie) == 0;
-  if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period_ns);
-}
-
-/* The phase is uniform in [0, T), as a timer's first expiry. */
-static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
-                         int64_t from) {
-  const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
-  onstack_store_relaxed(&mark->tid, tid);
-  mark->is_under_way = false;
-  mark->sent_ns = from - (int64_t)phase + 1;
-}
-
-/* `birth`: the clock counts from each thread's own birth on. */
-static void ticker_visit(onstack_slot *slot, const onstack_ticker *state, uint32_t index, bool birth) {
-  onstack_thread *record = &slot->threads.records[index];
-  onstack_ticker_mark *mark = &state->marks[index];
-  uint32_t tid = onstack_observe(&slot->threads.tids[index]);
-  uint64_t clock_ns;
-  if (tid == 0 || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
-  if (!onstack_timer_read_clock(birth ? onstack_timer_cpu_clock(tid) : CLOCK_MONOTONIC, &clock_ns)) return;
-  const int64_t now = (int64_t)clock_ns;
-  if (onstack_load_relaxed(&mark->tid) != tid || now < mark->sent_ns)
-    ticker_begin(slot, record, mark, tid, birth && state->started ? 0 : now);
-  if (now - mark->sent_ns < (int64_t)slot->period_ns) return;
-  if (mark->is_under_way && onstack_load_relaxed(&record->timer.ticks) == mark->ticks) return;
-  ticker_send(slot, record, mark, tid, (uint64_t)(now - mark->sent_ns) / slot->period_ns);
-}
-
-static uint64_t ticker_round(onstack_slot *slot, bool birth) {
-  onstack_ticker *state = &slot->ticker;
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
-    for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(slot, state, i, birth);
-    state->started = true;
-  }
-  if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
-  return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
-}
-
-static uint64_t ticker_round_cpu(void *slot) { return ticker_round(slot, true); }
-
-/* Real time before the scan is not the thread's. */
-static uint64_t ticker_round_wall(void *slot) { return ticker_round(slot, false); }
-
-/* Not asked: nothing of a tick that was not sent is accounted for when the session stops. */
-static bool ticker_read(uint32_t tid, uint64_t *ns) {
-  (void)tid;
-  (void)ns;
-  return false;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
-    .name = "cpu-ticker",
-    .number = ONSTACK_CLOCK_CPU,
-    .kind = ONSTACK_KIND_CPU,
-    .accept = onstack_clock_accept_rate,
-    .probe = ticker_probe,
-    .scan_age = onstack_clock_scan_all,
-    .join = ticker_join,
-    .start = onstack_clock_start_listed,
-    .leave = ticker_leave,
-    .arm = ticker_arm,
-    .remove = ticker_remove,
-    .read = ticker_read,
-    .work = ticker_round_cpu,
-    .thread_name = "onstack-ticker",
-};
-
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker = {
-    .name = "wall-signal-ticker",
-    .number = ONSTACK_CLOCK_WALL_SIGNAL,
-    .kind = ONSTACK_KIND_WALL,
-    .filters = true,
-    .accept = onstack_clock_accept_rate,
-    .probe = ticker_probe,
-    .scan_age = onstack_clock_scan_all,
-    .join = ticker_join,
-    .start = onstack_clock_start_listed,
-    .leave = ticker_leave,
-    .arm = ticker_arm,
-    .remove = ticker_remove,
-    .read = ticker_read,
-    .work = ticker_round_wall,
-    .thread_name = "onstack-ticker",
-};
-
-/* ---- core/sampler/source/clock_wall.c ---- */
-/*
- * Real time without a signal to anybody who waits. On the processor a thread has ticks of its CPU time, as on the clock `cpu`.
- * Off it, a thread of ours looks at it from outside (look.h), once a period on average.
- *
- * How long a thread was blocked between two looks is no estimate: real time, less the time that it ran and the time that it
- * waited for a processor, and the kernel counts both. The looks decide what stack that time belongs to:
- *
- *   it has not run since the last look   it stands where it stood, and all of the time is that stack's; no walk is needed
- *   blocked then, blocked now            half is the old stack's, half the new one's
- *   blocked at one of the two            all is that one's
- *   at neither                           it waits for the next stack that a look finds; a thread that has kept its processor
- *                                        was not blocked
- *   it has ended since                   half is the last stack's
- *
- * The longer a thread has stood, the longer the pause until it is looked at again (WALL_STAND_SHARE): threads that wait for
- * minutes cost next to nothing, and when one of them goes on, half a pause at most is given to the wrong stack.
- *
- * Looks come at random moments, a half to one and a half periods apart, so that no habit of the program's is in step with them.
- * Time that belongs to one stack becomes one sample, when the stack changes or after a second or, with many threads, more. A
- * sample stands for a tick at least, that is a period: what is less waits for the thread's next stack, so that the ticks fall
- * as those of a timer on the blocked time would. The time that a thread waited for a processor goes to the stack of its next
- * tick, or to the one where it is blocked.
- */
-/* ---- core/sampler/source/wall_account.h ---- */
-/*
- * The account of a thread on the clock `wall`: how long it was blocked and where, as looks tell it, and the samples of that
- * (clock_wall.c says by what rules). The looking thread's alone, and after its end the stopping one's.
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_WALL_ACCOUNT_H
-#define ONSTACK_SAMPLER_SOURCE_WALL_ACCOUNT_H
-
-/* ---- core/sampler/source/look.h ---- */
-/*
- * A look at a thread from outside: whether it is blocked, and then where, and in what. The thread is neither signalled nor
- * woken, and may go on meanwhile. What was read of it is believed if its CPU time is the same before and after: then it has not
- * run, so its stack, its locks and its labels stood still.
- */
-#ifndef ONSTACK_SAMPLER_SOURCE_LOOK_H
-#define ONSTACK_SAMPLER_SOURCE_LOOK_H
-
-/* ---- what a blocked thread waits for, as the labels of its samples: state, wait, on, holder (wait_labels.c) ---- */
-
-/* They fit into this: names of calls, and at most WAIT_ON_BYTES of what is waited on. */
-#define ONSTACK_WAIT_LABEL_BYTES 256u
-
-/*
- * Writes the labels of a thread that is blocked in `call` ("key\0value\0...", ONSTACK_WAIT_LABEL_BYTES of room) and returns
- * their length. Looks at the thread's
- * descriptors and locks, wakes nobody; the thread may go on meanwhile, then the text is worth nothing. Ordinary threads.
- */
-ONSTACK_INTERNAL uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out);
-
-/* ---- looks ---- */
-
-#define ONSTACK_LOOK_LABEL_BYTES (ONSTACK_WAIT_LABEL_BYTES + ONSTACK_MAX_LABEL_BYTES)
-
-/* Where a look writes to. */
-typedef struct onstack_look {
-  onstack_walked_stack stack; /* into the arrays below */
-  uint32_t wait_label_bytes;  /* of its labels, the first ones: state, wait, on, holder */
-  uint64_t frames[ONSTACK_MAX_DEPTH];
-  uint8_t unwound_by[ONSTACK_MAX_DEPTH];
-  char labels[ONSTACK_LOOK_LABEL_BYTES];
-  _Alignas(uint64_t) uint8_t interpreted[ONSTACK_INTERPRETED_BYTES(ONSTACK_MAX_DEPTH)];
-} onstack_look;
-
-typedef enum onstack_look_status {
-  ONSTACK_LOOK_BLOCKED,
-  ONSTACK_LOOK_RUNS,    /* or waits for a processor */
-  ONSTACK_LOOK_MOVED,   /* it ran while it was looked at */
-  ONSTACK_LOOK_REFUSED, /* the kernel does not tell */
-  ONSTACK_LOOK_GONE
-} onstack_look_status;
-
-/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (onstack_interpreted_copy_of). A thread of ours, while the slot
-   runs. */
-ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
-                                                     uint64_t *hints, onstack_look *look);
-
-/* Whether the kernel tells of blocked threads, and tells the truth (an emulator hands the host's registers through): tried,
-   once a process, on a thread of ours. Start only, under the control lock. */
-ONSTACK_INTERNAL bool onstack_look_works(void);
-
-#endif
-
-typedef struct onstack_wall_stack onstack_wall_stack; /* with the time that no sample has told of yet */
-
-/* What the last look at a thread found. */
-typedef struct onstack_wall_mark {
-  uint32_t tid;                          /* 0: nobody's */
-  bool stands;                           /* it was blocked, with `stack` */
-  uint64_t stood_ns;                     /* real time since when it stands */
-  uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
-  uint64_t timeslices;                   /* then: how many it had had */
-  int64_t
-      unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
-                      under way, and takes back with the next look */
-  uint64_t doubtful_ns; /* it was blocked or has waited: the kernel tells with its next time slice, or it waits to the end */
-  uint64_t idle_ns;     /* on no processor since the first look, and no wait was told of it: no wait can be longer */
-  uint64_t rest_ns;     /* of stacks that were there for less than a period: of no sample yet */
-  uint64_t ticked_ns;   /* of samples, and less than a period: of no tick yet */
-  uint64_t name[2];
-  uint64_t hints[ONSTACK_INTERPRETERS]; /* sampler/interpreter/interpreter.h */
-  bool is_named;                        /* it has not run since: so it has not given itself another name */
-  onstack_wall_stack *stack;            /* the last one, in the memory that the record has for it; NULL: none */
-} onstack_wall_mark;
-
-/* Bytes that a stack of this session takes at most. */
-ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
-
-/* Time of which no sample can be made. */
-ONSTACK_INTERNAL void onstack_wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks);
-
-/* A look found it blocked. `room`: for its stack, the same each time. `index`: of its record. */
-typedef struct onstack_wall_found {
-  const onstack_look *look;
-  uint64_t now_ns;
-  int64_t blocked_ns; /* of the time since the last look */
-  bool ran;           /* in that time */
-} onstack_wall_found;
-ONSTACK_INTERNAL void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
-                                                   const onstack_wall_found *found);
-
-/* What a look tells of who is not blocked. */
-typedef enum onstack_wall_slice {
-  ONSTACK_SLICE_OTHER, /* it has had another time slice since the last look, or nobody tells */
-  ONSTACK_SLICE_WAITS, /* the same one, but it is on no processor: it waits for one, and may have been blocked before that */
-  ONSTACK_SLICE_KEPT /* the same one, and it is there: time without CPU time was the machine's (a hypervisor took it away) */
-} onstack_wall_slice;
-
-/* It runs, or waits for a processor. */
-ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, onstack_wall_slice slice);
-
-/* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
-ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
-
-/* Whether the thread has stood still since the last look, if its CPU time has, with a stack that is known as well as can be. */
-ONSTACK_INTERNAL bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark);
-
-/* It still stands there, `ns` later. */
-ONSTACK_INTERNAL void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns);
-
-/* It has ended since the last look, nobody knows when: half of the time is told. */
-ONSTACK_INTERNAL void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, uint64_t now_ns);
-
-/* No look and no tick will come any more: all that is held back becomes samples, and the mark is nobody's. What they would have
-   taken goes to the last stack that is known; half a period is rounded, as a timer of CPU time does by chance. */
-ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index);
-
-#endif
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <sys/mman.h>
-#include <time.h>
-
-#define WALL_FREQUENCY 20u
-#define WALL_HELD_NS 1000000000u   /* time that may be held back for one stack: fewer samples, ... */
-#define WALL_HELD_EACH_NS 4000000u /* and more of it for each thread, so that they are 250 a second at most */
-#define WALL_SHARE 40u             /* the looks take one part in so many of a processor at most; then they come less often */
-#define WALL_STAND_SHARE 32u      /* who has stood for long is looked at again after one part in so many of that time, ... */
-#define WALL_STAND_NS 400000000u  /* and this at most */
-#define WALL_UNKNOWN UINT64_MAX   /* of a thread's waits for a processor: the kernel has not told yet */
-#define WALL_TRIES 3u             /* looks at a thread that runs meanwhile */
-#define WALL_AGE_NS 10000000u     /* up to so much is a thread younger than the kernel says (USER_HZ) */
-#define WALL_FOUND_NS 2000000000u /* within so much of its beginning a thread is found */
-#define WALL_SCAN_SHARE 200u      /* the same for new threads */
-#define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
-#define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
-
-/* When a thread got its timer, and its CPU time then. */
-typedef struct onstack_wall_armed {
-  uint64_t ns, cpu_ns;
-} onstack_wall_armed;
-
-/* ---- looks ---- */
-
-typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
-
-/* The clocks of a thread at a look, and what they say of the time since the last one. */
-typedef struct wall_clocks {
-  uint64_t now_ns, cpu_ns, runnable_ns, timeslices;
-  uint64_t waited_ns, idle_ns;
-  int64_t blocked_ns;
-  bool told; /* of its waits; else they come with the next look */
-} wall_clocks;
-
-static void wall_read_waits(const onstack_wall_mark *mark, wall_clocks *clocks) {
-  clocks->runnable_ns = mark->runnable_ns;
-  clocks->timeslices = mark->timeslices;
-  clocks->told = onstack_task_waited(mark->tid, &clocks->runnable_ns, &clocks->timeslices);
-  const bool known = mark->runnable_ns != WALL_UNKNOWN && clocks->runnable_ns > mark->runnable_ns;
-  const int64_t off_ns = (int64_t)(clocks->now_ns - mark->seen_ns - (clocks->cpu_ns - mark->cpu_ns)); /* on no processor */
-  const int64_t most_ns = (int64_t)mark->idle_ns + off_ns; /* a wait may have begun before the first look */
-  const int64_t counted_ns = known ? (int64_t)(clocks->runnable_ns - mark->runnable_ns) : 0;
-  const int64_t waited_ns = counted_ns < most_ns ? counted_ns : most_ns > 0 ? most_ns : 0;
-  clocks->waited_ns = (uint64_t)waited_ns;
-  clocks->idle_ns = most_ns > waited_ns ? (uint64_t)(most_ns - waited_ns) : 0;
-  clocks->blocked_ns = off_ns - waited_ns;
-}
-
-/* How it runs: where its CPU time goes on in the time slice of the last look it has never left its processor. */
-static onstack_wall_slice wall_slice(const onstack_wall_mark *mark, const wall_clocks *clocks) {
-  uint64_t later_ns, waited_ns, timeslices;
-  if (!clocks->told || clocks->timeslices != mark->timeslices) return ONSTACK_SLICE_OTHER;
-  if (!onstack_timer_read_clock(onstack_timer_cpu_clock(mark->tid), &later_ns) || later_ns == clocks->cpu_ns)
-    return ONSTACK_SLICE_WAITS;
-  return onstack_task_waited(mark->tid, &waited_ns, &timeslices) && timeslices == clocks->timeslices ? ONSTACK_SLICE_KEPT
-                                                                                                     : ONSTACK_SLICE_WAITS;
-}
-
-static void wall_account(onstack_slot *slot, onstack_wall_state *state, uint32_t index, const wall_clocks *clocks,
-                         onstack_look_status status) {
-  onstack_wall_mark *mark = &state->marks[index];
-  int64_t blocked_ns = clocks->blocked_ns;
-  onstack_add_relaxed(&slot->runnable_ns[index], clocks->waited_ns);
-  if (clocks->timeslices != mark->timeslices) { /* the kernel has counted its waits until then */
-    blocked_ns += (int64_t)mark->doubtful_ns;
-    mark->doubtful_ns = 0;
-  }
-  if (status == ONSTACK_LOOK_BLOCKED) {
-    const onstack_wall_found found = {state->look, clocks->now_ns, blocked_ns, clocks->cpu_ns != mark->cpu_ns};
-    onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
-  } else if (status == ONSTACK_LOOK_REFUSED) {
-    onstack_add_relaxed(&state->refused, (uint64_t)1);
-    mark->stands = false; /* nobody tells */
-    onstack_wall_account_running(mark, blocked_ns, ONSTACK_SLICE_OTHER);
-  } else {
-    onstack_wall_account_running(mark, blocked_ns, wall_slice(mark, clocks));
-  }
-  mark->seen_ns = clocks->now_ns;
-  mark->cpu_ns = clocks->cpu_ns;
-  mark->runnable_ns = clocks->runnable_ns;
-  mark->timeslices = clocks->timeslices;
-  mark->idle_ns = clocks->idle_ns;
-}
-
-/* A look at a thread that has run since the last one. */
-static wall_looked wall_look(onstack_slot *slot, onstack_wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
-                             bool last) {
-  onstack_wall_mark *mark = &state->marks[index];
-  wall_clocks clocks = {.now_ns = now_ns, .cpu_ns = cpu_ns};
-  wall_read_waits(mark, &clocks);
-  const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
-  onstack_add_relaxed(&state->looks, (uint64_t)1);
-  mark->is_named = false;
-  if (status == ONSTACK_LOOK_MOVED) onstack_add_relaxed(&state->moved, (uint64_t)1);
-  if (status == ONSTACK_LOOK_MOVED && !last) return WALL_AGAIN;
-  if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
-  wall_account(slot, state, index, &clocks, status);
-  return WALL_LOOKED;
-}
-
-/* Who has not run since it got its timer has stood since then; who has begun since the session did, has been blocked, or has
-   waited, from its beginning on. A machine that was suspended adds that to ages (CLOCK_BOOTTIME): such an age says nothing. */
-static void wall_begin(const onstack_wall_state *state, uint32_t index, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
-  onstack_wall_mark *mark = &state->marks[index];
-  const uint64_t age_ns = onstack_task_age_ns(tid), armed_ns = onstack_observe(&state->armed[index].ns);
-  *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
-  onstack_task_name(tid, mark->name);                              /* of one that has ended nobody tells it */
-  const uint64_t found_ns = armed_ns != 0 ? now_ns - armed_ns : 0; /* ago */
-  if (age_ns == 0 || age_ns >= now_ns - state->joined_ns || age_ns > found_ns + WALL_FOUND_NS) {
-    onstack_task_waited(tid, &mark->runnable_ns, &mark->timeslices);
-    if (armed_ns != 0 && onstack_load_relaxed(&state->armed[index].cpu_ns) == cpu_ns) mark->seen_ns = armed_ns;
-    return;
-  }
-  mark->seen_ns -= age_ns > WALL_AGE_NS / 2 + cpu_ns ? age_ns - WALL_AGE_NS / 2 : cpu_ns;
-  mark->cpu_ns = mark->runnable_ns = 0;
-}
-
-/* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
-static wall_looked wall_visit_thread(onstack_slot *slot, onstack_wall_state *state, uint32_t index, uint32_t tid) {
-  onstack_wall_mark *mark = &state->marks[index];
-  wall_looked looked = WALL_AGAIN;
-  for (uint32_t round = 1; looked == WALL_AGAIN; round++) {
-    const uint64_t now_ns = onstack_monotonic_ns();
-    uint64_t cpu_ns;
-    if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) {
-      onstack_store_relaxed(&state->reborn[index], (uint8_t)1); /* if there is one of that id again */
-      return WALL_GONE;
-    }
-    if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
-      onstack_wall_gone(slot, mark, index, now_ns);
-      onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
-    }
-    if (mark->tid == 0) wall_begin(state, index, tid, now_ns, cpu_ns);
-    if (cpu_ns == mark->cpu_ns && onstack_wall_stands(slot, mark)) {
-      onstack_wall_stay(mark, now_ns - mark->seen_ns);
-      mark->seen_ns = now_ns;
-      return WALL_LOOKED;
-    }
-    looked = wall_look(slot, state, index, now_ns, cpu_ns, round == WALL_TRIES);
-  }
-  return looked;
-}
-
-/* It has stood for so long that a look now would hardly tell anything. */
-static bool wall_may_wait(const onstack_slot *slot, const onstack_wall_state *state, const onstack_wall_mark *mark) {
-  if (state->round_ns == 0 || !onstack_wall_stands(slot, mark)) return false;
-  const uint64_t pause_ns = (mark->seen_ns - mark->stood_ns) / WALL_STAND_SHARE;
-  return state->round_ns - mark->seen_ns < (pause_ns < WALL_STAND_NS ? pause_ns : WALL_STAND_NS);
-}
-
-static void wall_visit(onstack_slot *slot, onstack_wall_state *state, uint32_t index) {
-  onstack_wall_mark *mark = &state->marks[index];
-  const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
-  const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
-  if (mark->tid != 0 && mark->tid != tid) onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
-  if (tid == 0 || (timer != ONSTACK_TIMER_ARMED && timer != ONSTACK_TIMER_REFUSED)) return;
-  if (wall_may_wait(slot, state, mark)) {
-    state->threads++;
-  } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
-    state->threads++;
-    onstack_wall_tell_if_due(slot, mark, state->held_ns);
-  } else if (mark->tid != 0)
-    onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
-}
-
-/* ---- the clock ---- */
-
-static void wall_visit_all(onstack_slot *slot, onstack_wall_state *state) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++)
-    if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
-}
-
-/* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
-static void wall_count_unseen(onstack_slot *slot, onstack_wall_state *state, uint64_t half_ns) {
-  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
-  const uint64_t counted_ns = ticks * slot->period_ns;
-  if (ticks == 0) return;
-  onstack_sub_relaxed(&state->unseen_ns, counted_ns < unseen_ns ? counted_ns : unseen_ns);
-  onstack_wall_lose(slot, counted_ns, ticks);
-}
-
-/* Nanoseconds of this thread's CPU time that a round took. */
-static uint64_t wall_round(onstack_slot *slot, onstack_wall_state *state, uint64_t now_ns) {
-  const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  state->threads = 0;
-  state->round_ns = now_ns;
-  wall_visit_all(slot, state);
-  wall_count_unseen(slot, state, 0);
-  state->held_ns = WALL_HELD_NS + state->threads * (uint64_t)WALL_HELD_EACH_NS;
-  onstack_add_relaxed(&state->rounds, (uint64_t)1);
-  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
-}
-
-/* One at a time: the looking thread, or a poll, and in the end the stopping thread, which keeps it. Nobody waits in a round. */
-static bool wall_enter(onstack_wall_state *state) {
-  uint32_t expected = 0;
-  return onstack_load_relaxed(&state->looking) == 0 && onstack_cas(&state->looking, &expected, 1u);
-}
-
-static void wall_leave(onstack_wall_state *state) { onstack_publish(&state->looking, 0u); }
-
-static uint64_t clock_wall_work(void *data) {
-  onstack_slot *slot = data;
-  onstack_wall_state *state = &slot->wall;
-  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
-  if (!wall_enter(state)) return slot->period_ns % WALL_LONGEST_NS;
-  uint64_t now_ns = onstack_monotonic_ns();
-  if (now_ns >= state->next_ns) {
-    /* The first round looks at every thread, and is no measure for those that follow. */
-    state->took_ns = (state->took_ns * 7 + wall_round(slot, state, now_ns)) / 8;
-    const uint64_t pause_ns =
-        slot->period_ns / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period_ns);
-    state->next_ns = now_ns + (state->took_ns * WALL_SHARE > pause_ns ? state->took_ns * WALL_SHARE : pause_ns);
-    now_ns = onstack_monotonic_ns();
-  }
-  const uint64_t left_ns = state->next_ns > now_ns ? state->next_ns - now_ns : 0;
-  wall_leave(state);
-  return left_ns < WALL_LONGEST_NS ? left_ns : WALL_LONGEST_NS;
-}
-
-/* A consumer that is behind gets a moment; all together as long. */
-static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
-  while (onstack_ring_is_half_full(&slot->ring) && onstack_monotonic_ns() < until_ns) {
-    onstack_exchange(&slot->wake, 1u);
-    onstack_sys_futex_wake(&slot->wake);
-    onstack_sys_sleep(200000);
-  }
-}
-
-static void clock_wall_finish(onstack_slot *slot) {
-  onstack_wall_state *state = &slot->wall;
-  const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
-  for (uint32_t round = 0; !wall_enter(state); round++) onstack_moment(round);
-  wall_round(slot, state, 0);
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
-    if (state->marks[i].tid == 0) continue;
-    wall_wait_for_room(slot, until_ns);
-    onstack_wall_end(slot, &state->marks[i], i);
-  }
-  wall_count_unseen(slot, state, slot->period_ns / 2);
-}
-
-static void clock_wall_drop(onstack_slot *slot) {
-  onstack_wall_state *state = &slot->wall;
-  slot->runnable_ns = NULL;
-  state->marks = NULL;
-  state->armed = NULL;
-  state->reborn = NULL;
-  if (state->memory) madvise(state->memory, state->bytes, MADV_DONTNEED);
-}
-
-/* Its pages are zero. 0 or -errno. */
-static int wall_take_memory(onstack_wall_state *state, size_t bytes) {
-  if (state->bytes >= bytes) return 0;
-  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return -errno;
-  madvise(memory, bytes, ONSTACK_WIPE_ON_FORK); /* a child of fork has none of these threads; refused: it has a copy */
-  onstack_own_memory_keeps(memory, bytes);
-  state->memory = memory;
-  state->bytes = bytes;
-  return 0;
-}
-
-static int clock_wall_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
-  onstack_options own = *options;
-  if (own.frequency == 0) own.frequency = WALL_FREQUENCY;
-  return onstack_clock_accept_rate(&own, settings, fault);
-}
-
-static int clock_wall_probe(int32_t signal) {
-  const int result = onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, signal, 0);
-  if (result != 0) return result;
-  return onstack_look_works() ? 0 : ONSTACK_E_CLOCK;
-}
-
-static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings) {
-  (void)settings;
-  onstack_wall_state *state = &slot->wall;
-  const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
-               armed = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_armed), reborn = ONSTACK_THREAD_RECORDS;
-  const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
-               stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
-  clock_wall_drop(slot); /* in the child of a fork, the parent's */
-  const int result = wall_take_memory(state, marks + waits + armed + reborn + look + ONSTACK_THREAD_RECORDS * stride);
-  if (result < 0) return result;
-  *state = (onstack_wall_state){.memory = state->memory,
-                                .bytes = state->bytes,
-                                .joined_ns = onstack_monotonic_ns(),
-                                .marks = (onstack_wall_mark *)(void *)state->memory,
-                                .armed = (onstack_wall_armed *)(void *)(state->memory + marks + waits),
-                                .reborn = state->memory + marks + waits + armed,
-                                .look = (onstack_look *)(void *)(state->memory + marks + waits + armed + reborn),
-                                .stacks = state->memory + marks + waits + armed + reborn + look,
-                                .stride = stride};
-  slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
-  return 0;
-}
-
-static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_wall_state *state = &slot->wall;
-  const size_t index = (size_t)(record - slot->threads.records);
-  uint64_t cpu_ns;
-  if (state->reborn) onstack_store_relaxed(&state->reborn[index], (uint8_t)0); /* of who had the record before */
-  if (state->armed && onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) {
-    const uint64_t now_ns = onstack_monotonic_ns();
-    onstack_store_relaxed(&state->armed[index].cpu_ns, cpu_ns);
-    onstack_publish(&state->armed[index].ns, now_ns);
-    /* Found by a scan; one that is older than the session is armed at its start, unless there was no record for it. */
-    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && cpu_ns <= now_ns - state->joined_ns)
-      onstack_add_relaxed(&state->unseen_ns, cpu_ns);
-  }
-  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
-}
-
-static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
-  return onstack_timer_read_clock(onstack_timer_cpu_clock(tid), ns);
-}
-
-static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
-  const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  uint8_t *reborn = slot->wall.reborn;
-  return record && reborn && onstack_exchange(&reborn[record - slot->threads.records], (uint8_t)0) != 0;
-}
-
-static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {
-  const onstack_wall_state *state = &slot->wall;
-  stats->wall_rounds = onstack_load_relaxed(&state->rounds);
-  stats->wall_looks = onstack_load_relaxed(&state->looks);
-  stats->wall_moved = onstack_load_relaxed(&state->moved);
-  stats->wall_refused = onstack_load_relaxed(&state->refused);
-}
-
-static int clock_wall_text(const onstack_stats *stats, char *out, size_t capacity) {
-  return snprintf(out, capacity, "onstack.wall rounds=%" PRIu64 " looks=%" PRIu64 " moved=%" PRIu64 " refused=%" PRIu64 "\n",
-                  stats->wall_rounds, stats->wall_looks, stats->wall_moved, stats->wall_refused);
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
-    .name = "wall",
-    .number = ONSTACK_CLOCK_WALL,
-    .kind = ONSTACK_KIND_WALL,
-    .from_outside = true,
-    .says_states = true,
-    .label_bytes = ONSTACK_WAIT_LABEL_BYTES,
-    .filters = true,
-    .accept = clock_wall_accept,
-    .probe = clock_wall_probe,
-    .scan_age = onstack_clock_scan_all,
-    .scan_share = WALL_SCAN_SHARE,
-    .join = clock_wall_join,
-    .start = onstack_clock_start_listed,
-    .finish = clock_wall_finish,
-    .arm = clock_wall_arm,
-    .remove = onstack_arm_remove,
-    .read = clock_wall_read,
-    .doubts = clock_wall_doubts,
-    .work = clock_wall_work,
-    .thread_name = "onstack-wall",
-    .works_in_polls = true,
-    .fill = clock_wall_fill,
-    .text = clock_wall_text,
-    .drop = clock_wall_drop,
-};
-
-/* ---- core/sampler/source/clock_wall_signal.c ---- */
-/* Real time, by a timer for each thread: for threads that sleep as well, which only a list of the threads can find. */
-
-#include <time.h>
-
-#define CLOCK_WALL_SIGNAL_DOUBT_NS 500000000u /* half of the time between two looks */
-
-static int clock_wall_signal_probe(int32_t signal) {
-  return onstack_timer_probe(CLOCK_MONOTONIC, signal, (uint32_t)onstack_sys_gettid());
-}
-
-static void clock_wall_signal_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_arm(slot, record, tid, CLOCK_MONOTONIC);
-}
-
-/* The clock goes on for a thread that has ended; its ticks do not. */
-static bool clock_wall_signal_read(uint32_t tid, uint64_t *ns) {
-  return !onstack_task_is_gone(tid) && onstack_timer_read_clock(CLOCK_MONOTONIC, ns);
-}
-
-/* A thread that has had no tick, though it takes the signal, is a new one: it came under the id of one that ended, whose
-   timer goes on for nobody. */
-static bool clock_wall_signal_doubts(const onstack_slot *slot, uint32_t tid) {
-  return slot->period_ns <= CLOCK_WALL_SIGNAL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal = {
-    .name = "wall-signal",
-    .number = ONSTACK_CLOCK_WALL_SIGNAL,
-    .kind = ONSTACK_KIND_WALL,
-    .filters = true,
-    .accept = onstack_clock_accept_rate,
-    .probe = clock_wall_signal_probe,
-    .scan_age = onstack_clock_scan_all,
-    .start = onstack_clock_start_listed,
-    .arm = clock_wall_signal_arm,
-    .remove = onstack_arm_remove,
-    .read = clock_wall_signal_read,
-    .doubts = clock_wall_signal_doubts,
-};
-
-/* ---- core/sampler/source/draw.c ---- */
-
-#include <string.h>
-
-#define DRAW_LN2 0.6931471805599453
-#define DRAW_TERMS 12     /* of each series: the error is below 1e-12 */
-#define DRAW_CERTAIN 36.0 /* exp(-36) is less than what a double tells from 0 beside 1 */
-
-uint64_t onstack_draw_mix(uint64_t from) {
-  /* The finalizer of MurmurHash3: neighbouring inputs give unlike states. */
-  from ^= from >> 33;
-  from *= 0xff51afd7ed558ccdu;
-  from ^= from >> 33;
-  from *= 0xc4ceb9fe1a85ec53u;
-  from ^= from >> 33;
-  return from != 0 ? from : 1;
-}
-
-/* xorshift64* (Vigna 2016). */
-static uint64_t draw_next(uint64_t *random) {
-  uint64_t state = *random;
-  state ^= state >> 12;
-  state ^= state << 25;
-  state ^= state >> 27;
-  *random = state;
-  return state * 0x2545f4914f6cdd1du;
-}
-
-/* In (0, 1]. */
-static double draw_unit(uint64_t *random) { return ((double)(draw_next(random) >> 11) + 1.0) / 9007199254740992.0; }
-
-/* -ln(unit) for 0 < unit <= 1: exponent and mantissa, ln((1 + t) / (1 - t)) = 2 (t + t^3/3 + ...). */
-static double draw_minus_ln(double unit) {
-  uint64_t bits;
-  double mantissa, sum = 0;
-  memcpy(&bits, &unit, sizeof(bits));
-  int exponent = (int)(bits >> 52) - 1023;
-  bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
-  memcpy(&mantissa, &bits, sizeof(mantissa));
-  if (mantissa > 1.4142135623730951) {
-    mantissa /= 2;
-    exponent++;
-  }
-  const double t = (mantissa - 1) / (mantissa + 1);
-  double power = t;
-  for (int i = 0; i < DRAW_TERMS; i++) {
-    sum += power / (2 * i + 1);
-    power *= t * t;
-  }
-  return -(2 * sum + exponent * DRAW_LN2);
-}
-
-/* 1 - exp(-x) for x > 0: by its series up to 1/2, and above by 1 - exp(-2 y) = a (2 - a) with a = 1 - exp(-y). */
-static double draw_chance(double x) {
-  int halved = 0;
-  double sum = 0, term = 1;
-  if (x >= DRAW_CERTAIN) return 1;
-  for (; x > 0.5; halved++) x /= 2;
-  for (int i = 1; i <= DRAW_TERMS; i++) {
-    term *= -x / i;
-    sum -= term;
-  }
-  for (; halved > 0; halved--) sum = sum * (2 - sum);
-  return sum;
-}
-
-uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
-  return (uint64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
-}
-
-static uint64_t draw_round(uint64_t *random, double number) {
-  const uint64_t whole = (uint64_t)number;
-  return whole + (draw_unit(random) <= number - (double)whole);
-}
-
-onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval) {
-  const double bytes = size > 0 ? (double)size : 1;
-  const double chance = interval > 1 ? draw_chance(bytes / (double)interval) : 1;
-  if (chance >= 1) return (onstack_draw_weight){1, size};
-  const uint64_t objects = draw_round(random, 1 / chance);
-  return (onstack_draw_weight){objects < UINT32_MAX ? (uint32_t)objects : UINT32_MAX,
-                               draw_round(random, (double)size / chance)};
-}
-
-/* ---- core/sampler/source/hand_on.c ---- */
-
-#include <time.h>
-
-#define HAND_ON_PAUSE_NS 10000000u /* between two looks, or so many times what a look takes */
-#define HAND_ON_SHARE 200u
-#define HAND_ON_LATE_SHARE 1000u   /* one that finds nothing missing, as of many threads that work it mostly does */
-#define HAND_ON_VAIN_NS 320000000u /* the longest pause after looks that found nobody */
-#define HAND_ON_BRINGS_NS 40000000u
-#define HAND_ON_WAIT_NS 200000000u
-
-void onstack_hand_on_begin(onstack_slot *slot) {
-  slot->hand_on = (onstack_hand_on_state){.vain_pause_ns = HAND_ON_PAUSE_NS};
-}
-
-/* It is taken for a process tick by its cookie, and told apart by the id of its timer. Where the kernel has no room for what a
-   signal of this number brings, it sends the bare signal, which were the host's (kernel/signal.c, __send_signal_locked). */
-static bool hand_on_send(const onstack_slot *slot, uint32_t tid) {
-  const onstack_process_clock *clock = slot->process_clock;
-  if (onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0) < 0) return false;
-  const uint64_t cookie = onstack_thread_cookie(clock->record, onstack_dekker_load(&clock->generation));
-  return onstack_task_send_tick(tid, slot->signal, ONSTACK_PROCESS_HANDED_ON, 1, cookie) == 0;
-}
-
-static bool hand_on_has(const onstack_hand_on_state *state, uint32_t tid) {
-  for (uint32_t i = 0; i < state->count; i++)
-    if (state->tids[i] == tid) return true;
-  return false;
-}
-
-/*
- * One that has a record has a timer, or is not to have one. One that sleeps would have its call ended by the signal; one that
- * blocks the signal would keep it, beyond the session's end perhaps. One that has had a tick and has no record had no room for
- * it, or another owner's handler took it: that is left to a scan.
- */
-static void hand_on_look_at(void *data, uint32_t tid) {
-  onstack_slot *slot = data;
-  onstack_hand_on_state *state = &slot->hand_on;
-  if (state->count == ONSTACK_HAND_ON_MOST || hand_on_has(state, tid)) return;
-  if (!slot->own_threads && onstack_own_is((int32_t)tid)) return;
-  if (onstack_thread_find(&slot->threads, tid)) return;
-  if (onstack_task_cpu_us(tid) <= 1 || !onstack_task_runs_open(tid, slot->signal)) return;
-  if (!hand_on_send(slot, tid)) return;
-  state->tids[state->count++] = tid;
-  state->sent++;
-}
-
-/* Who has a record by now, or has ended, needs no attention. */
-static void hand_on_forget(const onstack_slot *slot, onstack_hand_on_state *state) {
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < state->count; i++)
-    if (!onstack_thread_find(&slot->threads, state->tids[i]) && !onstack_task_is_gone(state->tids[i]))
-      state->tids[kept++] = state->tids[i];
-  state->count = kept;
-}
-
-/* Ticks of threads are late by what the kernel's tick and the wait for a processor take, and come: what is late has its thread.
-   Of what is missing beside that some may never be found, as in threads that have ended. It does not grow then. */
-static bool hand_on_is_due(const onstack_hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
-  if (unaccounted == 0 || unaccounted == UINT64_MAX || now_ns < state->next_ns) return false;
-  return now_ns >= state->vain_until_ns || unaccounted > state->vain_ticks;
-}
-
-/* Beyond its own age a thread is to have no more than what is missing. */
-static void hand_on_look(onstack_slot *slot, onstack_hand_on_state *state, uint64_t missing) {
-  const uint64_t missing_ns = missing * slot->period_ns;
-  onstack_store_relaxed(&slot->process_clock->handed_ns, missing_ns < HAND_ON_BRINGS_NS ? missing_ns : HAND_ON_BRINGS_NS);
-  hand_on_forget(slot, state);
-  if (!state->looked) state->foreign = onstack_task_list_is_foreign();
-  state->looked = true;
-  state->sent = 0;
-  if (!state->foreign) onstack_task_list_each(hand_on_look_at, slot);
-}
-
-/* In vain: not again before more is missing, or for longer each time. */
-static void hand_on_note(onstack_hand_on_state *state, uint64_t now_ns, uint64_t unaccounted) {
-  if (state->sent > 0) {
-    state->vain_pause_ns = HAND_ON_PAUSE_NS;
-    state->vain_ticks = 0;
-    return;
-  }
-  state->vain_until_ns = now_ns + state->vain_pause_ns;
-  if (state->vain_pause_ns < HAND_ON_VAIN_NS) state->vain_pause_ns *= 2;
-  state->vain_ticks = unaccounted;
-}
-
-/* How many ticks of armed threads are due and have not come. */
-static uint64_t hand_on_late(const onstack_slot *slot) {
-  uint64_t late = 0, now_ns;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
-    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    const onstack_timer *timer = &slot->threads.records[i].timer;
-    if (tid == 0 || onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->clock->read(tid, &now_ns)) continue;
-    const int32_t missing =
-        (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - onstack_load_relaxed(&timer->ticks));
-    if (missing > 0) late += (uint64_t)missing;
-  }
-  return late;
-}
-
-void onstack_hand_on(onstack_slot *slot) {
-  onstack_hand_on_state *state = &slot->hand_on;
-  const uint64_t now_ns = onstack_monotonic_ns(), unaccounted = onstack_process_unaccounted(slot);
-  if (!hand_on_is_due(state, now_ns, unaccounted)) return;
-  state->next_ns = now_ns + HAND_ON_PAUSE_NS;
-  if (onstack_task_list_number() == onstack_own_count() + 1)
-    return; /* the host's one thread: the process tick meets no other */
-  const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t late = hand_on_late(slot);
-  if (unaccounted > late) {
-    onstack_dekker_store(&slot->handing_on, 1u);
-    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) hand_on_look(slot, state, unaccounted - late);
-    onstack_dekker_store(&slot->handing_on, 0u);
-    hand_on_note(state, now_ns, unaccounted);
-  }
-  const uint64_t took_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
-  const uint64_t pause_ns = took_ns * (unaccounted > late ? HAND_ON_SHARE : HAND_ON_LATE_SHARE);
-  if (pause_ns > HAND_ON_PAUSE_NS) state->next_ns = now_ns + pause_ns;
-}
-
-bool onstack_hand_on_is_sent(const onstack_slot *slot, uint32_t tid) {
-  return hand_on_has(&slot->hand_on, tid) && onstack_task_awaits(tid, slot->signal);
-}
-
-void onstack_hand_on_wait_sent(const onstack_slot *slot) {
-  for (uint32_t round = 0; onstack_dekker_load(&slot->handing_on) != 0; round++) onstack_moment(round);
-}
-
-void onstack_hand_on_wait_taken(const onstack_slot *slot) {
-  const onstack_hand_on_state *state = &slot->hand_on;
-  const uint64_t until_ns = onstack_monotonic_ns() + HAND_ON_WAIT_NS;
-  for (uint32_t i = 0; i < state->count; i++)
-    while (onstack_task_awaits(state->tids[i], slot->signal) && onstack_monotonic_ns() < until_ns) onstack_sys_sleep(50000);
-}
 
 /* ---- core/sampler/source/live.c ---- */
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define LIVE_FREE 0u
@@ -20937,7 +20189,142 @@ uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
   return ONSTACK_LIVE_NONE;
 }
 
+/* ---- which bytes are sampled ---- */
+
+#define DRAW_LN2 0.6931471805599453
+#define DRAW_TERMS 12     /* of each series: the error is below 1e-12 */
+#define DRAW_CERTAIN 36.0 /* exp(-36) is less than what a double tells from 0 beside 1 */
+
+uint64_t onstack_draw_mix(uint64_t from) {
+  /* The finalizer of MurmurHash3: neighbouring inputs give unlike states. */
+  from ^= from >> 33;
+  from *= 0xff51afd7ed558ccdu;
+  from ^= from >> 33;
+  from *= 0xc4ceb9fe1a85ec53u;
+  from ^= from >> 33;
+  return from != 0 ? from : 1;
+}
+
+/* xorshift64* (Vigna 2016). */
+static uint64_t draw_next(uint64_t *random) {
+  uint64_t state = *random;
+  state ^= state >> 12;
+  state ^= state << 25;
+  state ^= state >> 27;
+  *random = state;
+  return state * 0x2545f4914f6cdd1du;
+}
+
+/* In (0, 1]. */
+static double draw_unit(uint64_t *random) { return ((double)(draw_next(random) >> 11) + 1.0) / 9007199254740992.0; }
+
+/* -ln(unit) for 0 < unit <= 1: exponent and mantissa, ln((1 + t) / (1 - t)) = 2 (t + t^3/3 + ...). */
+static double draw_minus_ln(double unit) {
+  uint64_t bits;
+  double mantissa, sum = 0;
+  memcpy(&bits, &unit, sizeof(bits));
+  int exponent = (int)(bits >> 52) - 1023;
+  bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+  memcpy(&mantissa, &bits, sizeof(mantissa));
+  if (mantissa > 1.4142135623730951) {
+    mantissa /= 2;
+    exponent++;
+  }
+  const double t = (mantissa - 1) / (mantissa + 1);
+  double power = t;
+  for (int i = 0; i < DRAW_TERMS; i++) {
+    sum += power / (2 * i + 1);
+    power *= t * t;
+  }
+  return -(2 * sum + exponent * DRAW_LN2);
+}
+
+/* 1 - exp(-x) for x > 0: by its series up to 1/2, and above by 1 - exp(-2 y) = a (2 - a) with a = 1 - exp(-y). */
+static double draw_chance(double x) {
+  int halved = 0;
+  double sum = 0, term = 1;
+  if (x >= DRAW_CERTAIN) return 1;
+  for (; x > 0.5; halved++) x /= 2;
+  for (int i = 1; i <= DRAW_TERMS; i++) {
+    term *= -x / i;
+    sum -= term;
+  }
+  for (; halved > 0; halved--) sum = sum * (2 - sum);
+  return sum;
+}
+
+uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
+  return (uint64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
+}
+
+static uint64_t draw_round(uint64_t *random, double number) {
+  const uint64_t whole = (uint64_t)number;
+  return whole + (draw_unit(random) <= number - (double)whole);
+}
+
+onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval) {
+  const double bytes = size > 0 ? (double)size : 1;
+  const double chance = interval > 1 ? draw_chance(bytes / (double)interval) : 1;
+  if (chance >= 1) return (onstack_draw_weight){1, size};
+  const uint64_t objects = draw_round(random, 1 / chance);
+  return (onstack_draw_weight){objects < UINT32_MAX ? (uint32_t)objects : UINT32_MAX,
+                               draw_round(random, (double)size / chance)};
+}
+
 /* ---- core/sampler/source/look.c ---- */
+/* ---- core/sampler/source/look.h ---- */
+/*
+ * A look at a thread from outside: whether it is blocked, and then where, and in what. The thread is neither signalled nor
+ * woken, and may go on meanwhile. What was read of it is believed if its CPU time is the same before and after: then it has not
+ * run, so its stack, its locks and its labels stood still.
+ */
+#ifndef ONSTACK_SAMPLER_SOURCE_LOOK_H
+#define ONSTACK_SAMPLER_SOURCE_LOOK_H
+
+/* ---- what a blocked thread waits for, as the labels of its samples: state, wait, on, holder (wait_labels.c) ---- */
+
+/* They fit into this: names of calls, and at most WAIT_ON_BYTES of what is waited on. */
+#define ONSTACK_WAIT_LABEL_BYTES 256u
+
+/*
+ * Writes the labels of a thread that is blocked in `call` ("key\0value\0...", ONSTACK_WAIT_LABEL_BYTES of room) and returns
+ * their length. Looks at the thread's
+ * descriptors and locks, wakes nobody; the thread may go on meanwhile, then the text is worth nothing. Ordinary threads.
+ */
+ONSTACK_INTERNAL uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out);
+
+/* ---- looks ---- */
+
+#define ONSTACK_LOOK_LABEL_BYTES (ONSTACK_WAIT_LABEL_BYTES + ONSTACK_MAX_LABEL_BYTES)
+
+/* Where a look writes to. */
+typedef struct onstack_look {
+  onstack_walked_stack stack; /* into the arrays below */
+  uint32_t wait_label_bytes;  /* of its labels, the first ones: state, wait, on, holder */
+  uint64_t frames[ONSTACK_MAX_DEPTH];
+  uint8_t unwound_by[ONSTACK_MAX_DEPTH];
+  char labels[ONSTACK_LOOK_LABEL_BYTES];
+  _Alignas(uint64_t) uint8_t interpreted[ONSTACK_INTERPRETED_BYTES(ONSTACK_MAX_DEPTH)];
+} onstack_look;
+
+typedef enum onstack_look_status {
+  ONSTACK_LOOK_BLOCKED,
+  ONSTACK_LOOK_RUNS,    /* or waits for a processor */
+  ONSTACK_LOOK_MOVED,   /* it ran while it was looked at */
+  ONSTACK_LOOK_REFUSED, /* the kernel does not tell */
+  ONSTACK_LOOK_GONE
+} onstack_look_status;
+
+/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (onstack_interpreted_copy_of). A thread of ours, while the slot
+   runs. */
+ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
+                                                     uint64_t *hints, onstack_look *look);
+
+/* Whether the kernel tells of blocked threads, and tells the truth (an emulator hands the host's registers through): tried,
+   once a process, on a thread of ours. Start only, under the control lock. */
+ONSTACK_INTERNAL bool onstack_look_works(void);
+
+#endif
 
 #include <pthread.h>
 #include <sched.h>
@@ -21097,8 +20484,6 @@ bool onstack_look_works(void) {
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #define THREADS_ASK_ROUNDS 64u   /* of a wait */
@@ -21131,97 +20516,17 @@ void onstack_threads_unprepare(void) {
   threads_region = NULL;
 }
 
-void onstack_threads_set_quota(void) {
-  struct rlimit limit;
-  uint32_t allowed = ONSTACK_THREAD_RECORDS;
-  if (getrlimit(RLIMIT_SIGPENDING, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 4 < allowed)
-    allowed = (uint32_t)(limit.rlim_cur / 4);
-  onstack_store_relaxed(&onstack_timers_allowed, allowed);
-}
-
-static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
-  if (record->name[0] == name[0] && record->name[1] == name[1]) return;
-  onstack_seqlock_write_begin(&record->lock);
-  onstack_store_relaxed(&record->name[0], name[0]);
-  onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_seqlock_write_end(&record->lock);
-}
-
-/* The host's function: it may be asked under the control lock, or while a stop that has the lock waits for our scan, so
-   what it starts or stops is refused (CONTEXT), as in a sink. */
-static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
-  ONSTACK_STOP_EXCEPTIONS;
-  char text[17] = {0};
-  if (!settings->thread_filter) return true;
-  memcpy(text, name, 16);
-  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
-  const bool wanted = settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
-  onstack_store_relaxed(&slot->sink_tid, 0);
-  return wanted;
-}
-
-/* `before`: ticks of what it has used since the session began. */
-static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t before) {
-  uint64_t name[2] = {0, 0};
-  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
-  if (!record) { /* there are more threads than records: each scan tries again */
-    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
-    return;
-  }
-  if (onstack_task_name(tid, name)) threads_set_name(record, name);
-  if (threads_is_wanted(slot, settings, tid, name)) {
-    slot->clock->arm(slot, record, tid);
-    onstack_store_relaxed(&record->timer.before, before < UINT16_MAX ? (uint16_t)before : UINT16_MAX);
-  } else
-    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
-}
-
-typedef struct threads_search {
-  onstack_slot *slot;
-  const onstack_settings *settings;
-  uint32_t least_us;
-  bool adopt;
-  bool owes;
-  bool found;
-} threads_search;
-
-static uint64_t threads_ticks_used(const onstack_slot *slot, uint32_t tid) {
-  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period_ns / 2) / slot->period_ns;
-}
-
-static void threads_look_at(void *data, uint32_t tid) {
-  threads_search *search = data;
-  if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
-  if (onstack_thread_find(&search->slot->threads, tid) || onstack_hand_on_is_sent(search->slot, tid)) return;
-  if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
-  search->found = true;
-  if (search->adopt)
-    threads_adopt(search->slot, search->settings, tid, search->owes ? threads_ticks_used(search->slot, tid) : 0);
-}
-
-/* `found`: there are threads without a record that have used `least_us` of CPU time. After the start they are new, and what
-   they have used on the CPU clock their first tick tells. */
-static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
-  const bool owes = onstack_observe(&slot->meets) && onstack_load_relaxed(&slot->process_clock);
-  threads_search search = {slot, settings, least_us, adopt, owes, false};
-  const int result = onstack_task_list_each(threads_look_at, &search);
-  *found |= search.found;
-  return result;
-}
-
-int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
-  bool found = false;
-  return threads_look(slot, settings, 0, true, &found);
-}
-
-/* Around all that arms outside of handlers. True if it may: pairs with onstack_threads_wait_scanned, where stop sees the
-   mark and waits, or we see its state. */
-static bool threads_scan_begin(onstack_slot *slot) {
+/* Pairs with onstack_threads_wait_scanned: stop sees the mark and waits, or we see its state. */
+bool onstack_threads_scan_begin(onstack_slot *slot) {
   onstack_dekker_store(&slot->scanning, 1u);
   return onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
 }
 
-static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
+void onstack_threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
+
+void onstack_threads_wait_scanned(onstack_slot *slot) {
+  for (uint32_t round = 0; onstack_dekker_load(&slot->scanning) != 0; round++) onstack_moment(round);
+}
 
 /* In these rounds of a wait the kernel is asked whether the thread is still there. */
 static bool threads_asks(uint32_t round) { return round % THREADS_ASK_ROUNDS == THREADS_ASK_ROUNDS - 1; }
@@ -21264,32 +20569,6 @@ static void threads_wait_process_ticks(const onstack_slot *slot) {
   if (slot->process_clock) onstack_threads_wait_outside(&slot->process_clock->inside);
 }
 
-/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Returns
-   the CPU time that this took. */
-static uint64_t threads_wait_claims(const onstack_slot *slot) {
-  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  threads_wait_process_ticks(slot);
-  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
-}
-
-uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
-  bool found = false;
-  if (least_us > 0) {
-    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
-    threads_look(slot, settings, least_us, false, &found);
-    if (!found) return 0;
-  }
-  const bool may = threads_scan_begin(slot);
-  const uint64_t waited_ns = threads_wait_claims(slot);
-  if (may) threads_look(slot, settings, least_us, true, &found);
-  threads_scan_end(slot);
-  return waited_ns;
-}
-
-void onstack_threads_wait_scanned(onstack_slot *slot) {
-  for (uint32_t round = 0; onstack_dekker_load(&slot->scanning) != 0; round++) onstack_moment(round);
-}
-
 static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     uint32_t tid = onstack_observe(&slot->threads.tids[i]);
@@ -21316,9 +20595,9 @@ static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record,
   uint64_t now_ns = 0;
   int32_t id;
   if (!onstack_timer_take(&record->timer, ONSTACK_TIMER_STOPPED, &id)) return;
-  if (!slot->clock->read(tid, &now_ns)) threads_count_ended(slot, record);
-  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period_ns, now_ns);
-  slot->clock->remove(id);
+  if (!slot->timers->read(tid, &now_ns)) threads_count_ended(slot, record);
+  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period, now_ns);
+  slot->timers->remove(id);
 }
 
 /*
@@ -21357,7 +20636,8 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
   onstack_add_relaxed(&counters->ticks, missing);
   onstack_add_relaxed(&counters->dropped_stopping, missing);
   if (missing > 0 && onstack_task_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
-  const bool awaited = missing > 0 || (slot->clock->awaits && slot->clock->awaits(slot));
+  const onstack_process_clock *clock = slot->process_clock;
+  const bool awaited = missing > 0 || (clock && onstack_timer_missing(&clock->record->timer, clock->due) > 0);
   note->waited_us = awaited ? onstack_task_cpu_us(tid) : 0u;
 }
 
@@ -21384,7 +20664,7 @@ static void threads_release(const onstack_slot *slot, onstack_thread *record, ui
   (void)tid;
   /* Stop may be taking it at this moment: one of us removes it. */
   if (onstack_timer_take(&record->timer, ONSTACK_TIMER_NONE, &id)) {
-    slot->clock->remove(id);
+    slot->timers->remove(id);
     threads_count_ended(slot, record);
   }
   onstack_timer_clear(&record->timer);
@@ -21396,17 +20676,17 @@ void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_rele
 /* It gets a new timer if it is another one than was armed. */
 static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t id;
-  if (!slot->clock->doubts || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
-  if (!slot->clock->doubts(slot, tid)) return;
+  if (onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
+  if (!slot->timers->doubts || !slot->timers->doubts(slot, tid)) return;
   onstack_slot *mine = &onstack_slots[slot->index];
-  if (threads_scan_begin(mine) && onstack_timer_take(&record->timer, ONSTACK_TIMER_ARMING, &id)) {
-    slot->clock->remove(id);
+  if (onstack_threads_scan_begin(mine) && onstack_timer_take(&record->timer, ONSTACK_TIMER_ARMING, &id)) {
+    slot->timers->remove(id);
     threads_count_ended(slot, record);
-    slot->clock->arm(mine, record, tid);
+    slot->timers->arm(mine, record, tid);
     /* Its name is another one, too. */
     onstack_thread_note_of(&slot->threads, record)->looked = (uint16_t)~onstack_load_relaxed(&record->timer.ticks);
   }
-  threads_scan_end(mine);
+  onstack_threads_scan_end(mine);
 }
 
 /* A look into /proc costs ten times as much as to ask whether the thread exists, and is left for the threads that have
@@ -21427,7 +20707,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     return;
   }
   note->looked = ticks; /* before the look: a tick meanwhile brings another one */
-  if (onstack_task_name(tid, name)) threads_set_name(record, name);
+  if (onstack_task_name(tid, name)) onstack_thread_set_name(record, name);
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
@@ -21438,9 +20718,9 @@ static uint32_t threads_note_waiting(const onstack_slot *slot, const onstack_tim
                                      onstack_thread_note *note) {
   const bool armed = onstack_timer_state_of(timer) == ONSTACK_TIMER_ARMED;
   uint64_t now_ns;
-  if (armed && !slot->clock->read(tid, &now_ns)) return onstack_load_relaxed(&note->waiting);
+  if (armed && !slot->timers->read(tid, &now_ns)) return onstack_load_relaxed(&note->waiting);
   const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
-  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks) : 0;
+  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period, now_ns) - ticks) : 0;
   const uint32_t waiting = missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
   onstack_store_relaxed(&note->ticks, ticks);
   onstack_store_relaxed(&note->waiting, waiting);
@@ -21837,6 +21117,480 @@ uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *
   return text.used;
 }
 
+/* ---- core/sampler/source/wall.c ---- */
+/*
+ * Real time without a signal to anybody who waits. On the processor a thread has ticks of its CPU time, as by the source `cpu`.
+ * Off it, a thread of ours looks at it from outside (look.h), once a period on average.
+ *
+ * How long a thread was blocked between two looks is no estimate: real time, less the time that it ran and the time that it
+ * waited for a processor, and the kernel counts both. The looks decide what stack that time belongs to:
+ *
+ *   it has not run since the last look   it stands where it stood, and all of the time is that stack's; no walk is needed
+ *   blocked then, blocked now            half is the old stack's, half the new one's
+ *   blocked at one of the two            all is that one's
+ *   at neither                           it waits for the next stack that a look finds; a thread that has kept its processor
+ *                                        was not blocked
+ *   it has ended since                   half is the last stack's
+ *
+ * The longer a thread has stood, the longer the pause until it is looked at again (WALL_STAND_SHARE): threads that wait for
+ * minutes cost next to nothing, and when one of them goes on, half a pause at most is given to the wrong stack.
+ *
+ * Looks come at random moments, a half to one and a half periods apart, so that no habit of the program's is in step with them.
+ * Time that belongs to one stack becomes one sample, when the stack changes or after a second or, with many threads, more. A
+ * sample stands for a tick at least, that is a period: what is less waits for the thread's next stack, so that the ticks fall
+ * as those of a timer on the blocked time would. The time that a thread waited for a processor goes to the stack of its next
+ * tick, or to the one where it is blocked.
+ */
+/* ---- core/sampler/source/wall_account.h ---- */
+/*
+ * The account of a thread in the source `wall`: how long it was blocked and where, as looks tell it, and the samples of that
+ * (wall.c says by what rules). The looking thread's alone, and after its end the stopping one's.
+ */
+#ifndef ONSTACK_SAMPLER_SOURCE_WALL_ACCOUNT_H
+#define ONSTACK_SAMPLER_SOURCE_WALL_ACCOUNT_H
+
+typedef struct onstack_wall_stack onstack_wall_stack; /* with the time that no sample has told of yet */
+
+/* What the last look at a thread found. */
+typedef struct onstack_wall_mark {
+  uint32_t tid;                          /* 0: nobody's */
+  bool stands;                           /* it was blocked, with `stack` */
+  uint64_t stood_ns;                     /* real time since when it stands */
+  uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
+  uint64_t timeslices;                   /* then: how many it had had */
+  int64_t
+      unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
+                      under way, and takes back with the next look */
+  uint64_t doubtful_ns; /* it was blocked or has waited: the kernel tells with its next time slice, or it waits to the end */
+  uint64_t idle_ns;     /* on no processor since the first look, and no wait was told of it: no wait can be longer */
+  uint64_t rest_ns;     /* of stacks that were there for less than a period: of no sample yet */
+  uint64_t ticked_ns;   /* of samples, and less than a period: of no tick yet */
+  uint64_t name[2];
+  uint64_t hints[ONSTACK_INTERPRETERS]; /* sampler/interpreter/interpreter.h */
+  bool is_named;                        /* it has not run since: so it has not given itself another name */
+  onstack_wall_stack *stack;            /* the last one, in the memory that the record has for it; NULL: none */
+} onstack_wall_mark;
+
+/* Bytes that a stack of this session takes at most. */
+ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
+
+/* Time of which no sample can be made. */
+ONSTACK_INTERNAL void onstack_wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks);
+
+/* A look found it blocked. `room`: for its stack, the same each time. `index`: of its record. */
+typedef struct onstack_wall_found {
+  const onstack_look *look;
+  uint64_t now_ns;
+  int64_t blocked_ns; /* of the time since the last look */
+  bool ran;           /* in that time */
+} onstack_wall_found;
+ONSTACK_INTERNAL void onstack_wall_account_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                                   const onstack_wall_found *found);
+
+/* What a look tells of who is not blocked. */
+typedef enum onstack_wall_slice {
+  ONSTACK_SLICE_OTHER, /* it has had another time slice since the last look, or nobody tells */
+  ONSTACK_SLICE_WAITS, /* the same one, but it is on no processor: it waits for one, and may have been blocked before that */
+  ONSTACK_SLICE_KEPT /* the same one, and it is there: time without CPU time was the machine's (a hypervisor took it away) */
+} onstack_wall_slice;
+
+/* It runs, or waits for a processor. */
+ONSTACK_INTERNAL void onstack_wall_account_running(onstack_wall_mark *mark, int64_t blocked_ns, onstack_wall_slice slice);
+
+/* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
+ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
+
+/* Whether the thread has stood still since the last look, if its CPU time has, with a stack that is known as well as can be. */
+ONSTACK_INTERNAL bool onstack_wall_stands(const onstack_slot *slot, const onstack_wall_mark *mark);
+
+/* It still stands there, `ns` later. */
+ONSTACK_INTERNAL void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns);
+
+/* It has ended since the last look, nobody knows when: half of the time is told. */
+ONSTACK_INTERNAL void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, uint64_t now_ns);
+
+/* No look and no tick will come any more: all that is held back becomes samples, and the mark is nobody's. What they would have
+   taken goes to the last stack that is known; half a period is rounded, as a timer of CPU time does by chance. */
+ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index);
+
+#endif
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define WALL_FREQUENCY 20u
+#define WALL_HELD_NS 1000000000u   /* time that may be held back for one stack: fewer samples, ... */
+#define WALL_HELD_EACH_NS 4000000u /* and more of it for each thread, so that they are 250 a second at most */
+#define WALL_SHARE 40u             /* the looks take one part in so many of a processor at most; then they come less often */
+#define WALL_STAND_SHARE 32u      /* who has stood for long is looked at again after one part in so many of that time, ... */
+#define WALL_STAND_NS 400000000u  /* and this at most */
+#define WALL_UNKNOWN UINT64_MAX   /* of a thread's waits for a processor: the kernel has not told yet */
+#define WALL_TRIES 3u             /* looks at a thread that runs meanwhile */
+#define WALL_AGE_NS 10000000u     /* up to so much is a thread younger than the kernel says (USER_HZ) */
+#define WALL_FOUND_NS 2000000000u /* within so much of its beginning a thread is found */
+#define WALL_SCAN_SHARE 200u      /* the same for new threads */
+#define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
+#define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
+
+/* When a thread got its timer, and its CPU time then. */
+typedef struct onstack_wall_armed {
+  uint64_t ns, cpu_ns;
+} onstack_wall_armed;
+
+/* ---- looks ---- */
+
+typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
+
+/* The clocks of a thread at a look, and what they say of the time since the last one. */
+typedef struct wall_clocks {
+  uint64_t now_ns, cpu_ns, runnable_ns, timeslices;
+  uint64_t waited_ns, idle_ns;
+  int64_t blocked_ns;
+  bool told; /* of its waits; else they come with the next look */
+} wall_clocks;
+
+static void wall_read_waits(const onstack_wall_mark *mark, wall_clocks *clocks) {
+  clocks->runnable_ns = mark->runnable_ns;
+  clocks->timeslices = mark->timeslices;
+  clocks->told = onstack_task_waited(mark->tid, &clocks->runnable_ns, &clocks->timeslices);
+  const bool known = mark->runnable_ns != WALL_UNKNOWN && clocks->runnable_ns > mark->runnable_ns;
+  const int64_t off_ns = (int64_t)(clocks->now_ns - mark->seen_ns - (clocks->cpu_ns - mark->cpu_ns)); /* on no processor */
+  const int64_t most_ns = (int64_t)mark->idle_ns + off_ns; /* a wait may have begun before the first look */
+  const int64_t counted_ns = known ? (int64_t)(clocks->runnable_ns - mark->runnable_ns) : 0;
+  const int64_t waited_ns = counted_ns < most_ns ? counted_ns : most_ns > 0 ? most_ns : 0;
+  clocks->waited_ns = (uint64_t)waited_ns;
+  clocks->idle_ns = most_ns > waited_ns ? (uint64_t)(most_ns - waited_ns) : 0;
+  clocks->blocked_ns = off_ns - waited_ns;
+}
+
+/* How it runs: where its CPU time goes on in the time slice of the last look it has never left its processor. */
+static onstack_wall_slice wall_slice(const onstack_wall_mark *mark, const wall_clocks *clocks) {
+  uint64_t later_ns, waited_ns, timeslices;
+  if (!clocks->told || clocks->timeslices != mark->timeslices) return ONSTACK_SLICE_OTHER;
+  if (!onstack_timer_read_clock(onstack_timer_cpu_clock(mark->tid), &later_ns) || later_ns == clocks->cpu_ns)
+    return ONSTACK_SLICE_WAITS;
+  return onstack_task_waited(mark->tid, &waited_ns, &timeslices) && timeslices == clocks->timeslices ? ONSTACK_SLICE_KEPT
+                                                                                                     : ONSTACK_SLICE_WAITS;
+}
+
+static void wall_account(onstack_slot *slot, onstack_wall_state *state, uint32_t index, const wall_clocks *clocks,
+                         onstack_look_status status) {
+  onstack_wall_mark *mark = &state->marks[index];
+  int64_t blocked_ns = clocks->blocked_ns;
+  onstack_add_relaxed(&slot->runnable_ns[index], clocks->waited_ns);
+  if (clocks->timeslices != mark->timeslices) { /* the kernel has counted its waits until then */
+    blocked_ns += (int64_t)mark->doubtful_ns;
+    mark->doubtful_ns = 0;
+  }
+  if (status == ONSTACK_LOOK_BLOCKED) {
+    const onstack_wall_found found = {state->look, clocks->now_ns, blocked_ns, clocks->cpu_ns != mark->cpu_ns};
+    onstack_wall_account_blocked(slot, mark, index, state->stacks + index * state->stride, &found);
+  } else if (status == ONSTACK_LOOK_REFUSED) {
+    onstack_add_relaxed(&state->refused, (uint64_t)1);
+    mark->stands = false; /* nobody tells */
+    onstack_wall_account_running(mark, blocked_ns, ONSTACK_SLICE_OTHER);
+  } else {
+    onstack_wall_account_running(mark, blocked_ns, wall_slice(mark, clocks));
+  }
+  mark->seen_ns = clocks->now_ns;
+  mark->cpu_ns = clocks->cpu_ns;
+  mark->runnable_ns = clocks->runnable_ns;
+  mark->timeslices = clocks->timeslices;
+  mark->idle_ns = clocks->idle_ns;
+}
+
+/* A look at a thread that has run since the last one. */
+static wall_looked wall_look(onstack_slot *slot, onstack_wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
+                             bool last) {
+  onstack_wall_mark *mark = &state->marks[index];
+  wall_clocks clocks = {.now_ns = now_ns, .cpu_ns = cpu_ns};
+  wall_read_waits(mark, &clocks);
+  const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
+  onstack_add_relaxed(&state->looks, (uint64_t)1);
+  mark->is_named = false;
+  if (status == ONSTACK_LOOK_MOVED) onstack_add_relaxed(&state->moved, (uint64_t)1);
+  if (status == ONSTACK_LOOK_MOVED && !last) return WALL_AGAIN;
+  if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
+  wall_account(slot, state, index, &clocks, status);
+  return WALL_LOOKED;
+}
+
+/* Who has not run since it got its timer has stood since then; who has begun since the session did, has been blocked, or has
+   waited, from its beginning on. A machine that was suspended adds that to ages (CLOCK_BOOTTIME): such an age says nothing. */
+static void wall_begin(const onstack_wall_state *state, uint32_t index, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+  onstack_wall_mark *mark = &state->marks[index];
+  const uint64_t age_ns = onstack_task_age_ns(tid), armed_ns = onstack_observe(&state->armed[index].ns);
+  *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
+  onstack_task_name(tid, mark->name);                              /* of one that has ended nobody tells it */
+  const uint64_t found_ns = armed_ns != 0 ? now_ns - armed_ns : 0; /* ago */
+  if (age_ns == 0 || age_ns >= now_ns - state->joined_ns || age_ns > found_ns + WALL_FOUND_NS) {
+    onstack_task_waited(tid, &mark->runnable_ns, &mark->timeslices);
+    if (armed_ns != 0 && onstack_load_relaxed(&state->armed[index].cpu_ns) == cpu_ns) mark->seen_ns = armed_ns;
+    return;
+  }
+  mark->seen_ns -= age_ns > WALL_AGE_NS / 2 + cpu_ns ? age_ns - WALL_AGE_NS / 2 : cpu_ns;
+  mark->cpu_ns = mark->runnable_ns = 0;
+}
+
+/* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
+static wall_looked wall_visit_thread(onstack_slot *slot, onstack_wall_state *state, uint32_t index, uint32_t tid) {
+  onstack_wall_mark *mark = &state->marks[index];
+  wall_looked looked = WALL_AGAIN;
+  for (uint32_t round = 1; looked == WALL_AGAIN; round++) {
+    const uint64_t now_ns = onstack_monotonic_ns();
+    uint64_t cpu_ns;
+    if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) {
+      onstack_store_relaxed(&state->reborn[index], (uint8_t)1); /* if there is one of that id again */
+      return WALL_GONE;
+    }
+    if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
+      onstack_wall_gone(slot, mark, index, now_ns);
+      onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
+    }
+    if (mark->tid == 0) wall_begin(state, index, tid, now_ns, cpu_ns);
+    if (cpu_ns == mark->cpu_ns && onstack_wall_stands(slot, mark)) {
+      onstack_wall_stay(mark, now_ns - mark->seen_ns);
+      mark->seen_ns = now_ns;
+      return WALL_LOOKED;
+    }
+    looked = wall_look(slot, state, index, now_ns, cpu_ns, round == WALL_TRIES);
+  }
+  return looked;
+}
+
+/* It has stood for so long that a look now would hardly tell anything. */
+static bool wall_may_wait(const onstack_slot *slot, const onstack_wall_state *state, const onstack_wall_mark *mark) {
+  if (state->round_ns == 0 || !onstack_wall_stands(slot, mark)) return false;
+  const uint64_t pause_ns = (mark->seen_ns - mark->stood_ns) / WALL_STAND_SHARE;
+  return state->round_ns - mark->seen_ns < (pause_ns < WALL_STAND_NS ? pause_ns : WALL_STAND_NS);
+}
+
+static void wall_visit(onstack_slot *slot, onstack_wall_state *state, uint32_t index) {
+  onstack_wall_mark *mark = &state->marks[index];
+  const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
+  const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
+  if (mark->tid != 0 && mark->tid != tid) onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
+  if (tid == 0 || (timer != ONSTACK_TIMER_ARMED && timer != ONSTACK_TIMER_REFUSED)) return;
+  if (wall_may_wait(slot, state, mark)) {
+    state->threads++;
+  } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
+    state->threads++;
+    onstack_wall_tell_if_due(slot, mark, state->held_ns);
+  } else if (mark->tid != 0)
+    onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
+}
+
+/* ---- the source ---- */
+
+static void wall_visit_all(onstack_slot *slot, onstack_wall_state *state) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++)
+    if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
+}
+
+/* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
+static void wall_count_unseen(onstack_slot *slot, onstack_wall_state *state, uint64_t half_ns) {
+  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period;
+  const uint64_t counted_ns = ticks * slot->period;
+  if (ticks == 0) return;
+  onstack_sub_relaxed(&state->unseen_ns, counted_ns < unseen_ns ? counted_ns : unseen_ns);
+  onstack_wall_lose(slot, counted_ns, ticks);
+}
+
+/* Nanoseconds of this thread's CPU time that a round took. */
+static uint64_t wall_round(onstack_slot *slot, onstack_wall_state *state, uint64_t now_ns) {
+  const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  state->threads = 0;
+  state->round_ns = now_ns;
+  wall_visit_all(slot, state);
+  wall_count_unseen(slot, state, 0);
+  state->held_ns = WALL_HELD_NS + state->threads * (uint64_t)WALL_HELD_EACH_NS;
+  onstack_add_relaxed(&state->rounds, (uint64_t)1);
+  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
+}
+
+/* One at a time: the looking thread, or a poll, and in the end the stopping thread, which keeps it. Nobody waits in a round. */
+static bool wall_enter(onstack_wall_state *state) {
+  uint32_t expected = 0;
+  return onstack_load_relaxed(&state->looking) == 0 && onstack_cas(&state->looking, &expected, 1u);
+}
+
+static void wall_leave(onstack_wall_state *state) { onstack_publish(&state->looking, 0u); }
+
+static uint64_t wall_source_work(void *data) {
+  onstack_slot *slot = data;
+  onstack_wall_state *state = &slot->wall;
+  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period % WALL_LONGEST_NS;
+  if (!wall_enter(state)) return slot->period % WALL_LONGEST_NS;
+  uint64_t now_ns = onstack_monotonic_ns();
+  if (now_ns >= state->next_ns) {
+    /* The first round looks at every thread, and is no measure for those that follow. */
+    state->took_ns = (state->took_ns * 7 + wall_round(slot, state, now_ns)) / 8;
+    const uint64_t pause_ns =
+        slot->period / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period);
+    state->next_ns = now_ns + (state->took_ns * WALL_SHARE > pause_ns ? state->took_ns * WALL_SHARE : pause_ns);
+    now_ns = onstack_monotonic_ns();
+  }
+  const uint64_t left_ns = state->next_ns > now_ns ? state->next_ns - now_ns : 0;
+  wall_leave(state);
+  return left_ns < WALL_LONGEST_NS ? left_ns : WALL_LONGEST_NS;
+}
+
+/* A consumer that is behind gets a moment; all together as long. */
+static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
+  while (onstack_ring_is_half_full(&slot->ring) && onstack_monotonic_ns() < until_ns) {
+    onstack_exchange(&slot->wake, 1u);
+    onstack_sys_futex_wake(&slot->wake);
+    onstack_sys_sleep(200000);
+  }
+}
+
+static void wall_source_finish(onstack_slot *slot) {
+  onstack_wall_state *state = &slot->wall;
+  const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
+  for (uint32_t round = 0; !wall_enter(state); round++) onstack_moment(round);
+  wall_round(slot, state, 0);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    if (state->marks[i].tid == 0) continue;
+    wall_wait_for_room(slot, until_ns);
+    onstack_wall_end(slot, &state->marks[i], i);
+  }
+  wall_count_unseen(slot, state, slot->period / 2);
+}
+
+static void wall_source_drop(onstack_slot *slot) {
+  onstack_wall_state *state = &slot->wall;
+  slot->runnable_ns = NULL;
+  state->marks = NULL;
+  state->armed = NULL;
+  state->reborn = NULL;
+  if (state->memory) madvise(state->memory, state->bytes, MADV_DONTNEED);
+}
+
+/* Its pages are zero. 0 or -errno. */
+static int wall_take_memory(onstack_wall_state *state, size_t bytes) {
+  if (state->bytes >= bytes) return 0;
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return -errno;
+  madvise(memory, bytes, ONSTACK_WIPE_ON_FORK); /* a child of fork has none of these threads; refused: it has a copy */
+  onstack_own_memory_keeps(memory, bytes);
+  state->memory = memory;
+  state->bytes = bytes;
+  return 0;
+}
+
+/* Of a blocked thread there are two registers, from which rules alone lead further. */
+static int wall_source_check(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  const int result = onstack_source_check_rate(options, WALL_FREQUENCY, settings, fault);
+  if (result < 0 || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only) return result;
+  *fault = settings->custom ? "custom_unwinder: cannot walk a thread from outside: take another clock"
+                            : "unwinder: give rules or pc_only: no other can walk a thread from outside";
+  return ONSTACK_E_UNWINDER;
+}
+
+/* Its pages, before any thread is armed. */
+static int wall_source_prepare(onstack_slot *slot) {
+  onstack_wall_state *state = &slot->wall;
+  const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
+               armed = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_armed), reborn = ONSTACK_THREAD_RECORDS;
+  const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
+               stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
+  wall_source_drop(slot); /* in the child of a fork, the parent's */
+  const int result = wall_take_memory(state, marks + waits + armed + reborn + look + ONSTACK_THREAD_RECORDS * stride);
+  if (result < 0) return result;
+  *state = (onstack_wall_state){.memory = state->memory,
+                                .bytes = state->bytes,
+                                .joined_ns = onstack_monotonic_ns(),
+                                .marks = (onstack_wall_mark *)(void *)state->memory,
+                                .armed = (onstack_wall_armed *)(void *)(state->memory + marks + waits),
+                                .reborn = state->memory + marks + waits + armed,
+                                .look = (onstack_look *)(void *)(state->memory + marks + waits + armed + reborn),
+                                .stacks = state->memory + marks + waits + armed + reborn + look,
+                                .stride = stride};
+  slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
+  slot->says_states = true;
+  return 0;
+}
+
+static void wall_source_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_wall_state *state = &slot->wall;
+  const size_t index = (size_t)(record - slot->threads.records);
+  uint64_t cpu_ns;
+  if (state->reborn) onstack_store_relaxed(&state->reborn[index], (uint8_t)0); /* of who had the record before */
+  if (state->armed && onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) {
+    const uint64_t now_ns = onstack_monotonic_ns();
+    onstack_store_relaxed(&state->armed[index].cpu_ns, cpu_ns);
+    onstack_publish(&state->armed[index].ns, now_ns);
+    /* Found by a scan; one that is older than the session is armed at its start, unless there was no record for it. */
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && cpu_ns <= now_ns - state->joined_ns)
+      onstack_add_relaxed(&state->unseen_ns, cpu_ns);
+  }
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
+}
+
+static bool wall_source_read(uint32_t tid, uint64_t *ns) {
+  return onstack_timer_read_clock(onstack_timer_cpu_clock(tid), ns);
+}
+
+static bool wall_source_doubts(const onstack_slot *slot, uint32_t tid) {
+  const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  uint8_t *reborn = slot->wall.reborn;
+  return record && reborn && onstack_exchange(&reborn[record - slot->threads.records], (uint8_t)0) != 0;
+}
+
+static void wall_source_fill(const onstack_slot *slot, onstack_stats *stats) {
+  const onstack_wall_state *state = &slot->wall;
+  stats->wall_rounds = onstack_load_relaxed(&state->rounds);
+  stats->wall_looks = onstack_load_relaxed(&state->looks);
+  stats->wall_moved = onstack_load_relaxed(&state->moved);
+  stats->wall_refused = onstack_load_relaxed(&state->refused);
+}
+
+static const onstack_thread_timers wall_timers = {
+    .arm = wall_source_arm, .remove = onstack_arm_remove, .read = wall_source_read, .doubts = wall_source_doubts};
+
+static int wall_source_start(onstack_slot *slot, const onstack_settings *settings) {
+  if (onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0) < 0 || !onstack_look_works()) return ONSTACK_E_CLOCK;
+  int result = wall_source_prepare(slot);
+  if (result < 0) return result == -ENOMEM ? result : ONSTACK_E_CLOCK;
+  result = onstack_discovery_start(slot, settings, &wall_timers);
+  if (result < 0 || !settings->threads) return result; /* polls look, then */
+  result = onstack_worker_start_for(&slot->worker, "onstack-wall", wall_source_work, slot);
+  if (result < 0) onstack_discovery_stop(slot);
+  return result;
+}
+
+static bool wall_source_tend(onstack_slot *slot, const onstack_source_round *round) {
+  const bool away = onstack_discovery_tend(slot, round, WALL_SCAN_SHARE);
+  if (round->runs && !round->settings->threads) wall_source_work(slot);
+  return away;
+}
+
+/* What is held back becomes samples while the slot runs yet. */
+static void wall_source_stop(onstack_slot *slot) {
+  onstack_worker_stop(&slot->worker);
+  wall_source_finish(slot);
+  onstack_discovery_stop(slot);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_source onstack_source_wall = {
+    .name = "wall",
+    .number = ONSTACK_CLOCK_WALL,
+    .kind = ONSTACK_KIND_WALL,
+    .unit = ONSTACK_UNIT_NANOSECONDS,
+    .label_bytes = ONSTACK_WAIT_LABEL_BYTES,
+    .counters = {{"rounds", offsetof(onstack_stats, wall_rounds)},
+                 {"looks", offsetof(onstack_stats, wall_looks)},
+                 {"moved", offsetof(onstack_stats, wall_moved)},
+                 {"refused", offsetof(onstack_stats, wall_refused)}},
+    .check = wall_source_check,
+    .start = wall_source_start,
+    .tend = wall_source_tend,
+    .stop = wall_source_stop,
+    .drop = wall_source_drop,
+    .fill = wall_source_fill,
+};
+
 /* ---- core/sampler/source/wall_account.c ---- */
 
 #include <string.h>
@@ -21920,10 +21674,10 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
   static const char state[] = "state\0runnable";
   char labels[sizeof(state) + ONSTACK_MAX_LABEL_BYTES];
   const uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
-  const uint64_t ticks = (held_ns + (last ? slot->period_ns / 2 : 0)) / slot->period_ns;
+  const uint64_t ticks = (held_ns + (last ? slot->period / 2 : 0)) / slot->period;
   if (ticks == 0) return;
   /* A tick may come meanwhile, and take its part. */
-  const uint64_t ns = last ? held_ns : ticks * slot->period_ns;
+  const uint64_t ns = last ? held_ns : ticks * slot->period;
   if (!onstack_runnable_take(slot, index, ns)) return;
   onstack_walked_stack walked = mark->stack->walked;
   const uint32_t others = walked.label_bytes - mark->stack->wait_label_bytes;
@@ -21941,10 +21695,10 @@ static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
   if (!stack || stack->blocked_ns + mark->rest_ns == 0) return; /* no sample of no time */
   mark->rest_ns += stack->blocked_ns;
   stack->blocked_ns = 0;
-  const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
+  const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period;
   if (ticks == 0) return;
   wall_record(slot, mark, &stack->walked, mark->rest_ns, ticks);
-  mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period_ns;
+  mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period;
   mark->rest_ns = 0;
 }
 
@@ -21979,12 +21733,12 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
   onstack_add_relaxed(&slot->runnable_ns[index], mark->doubtful_ns); /* it waits still */
   if (mark->stack) {
     mark->stack->blocked_ns += unplaced_ns;
-    mark->ticked_ns += slot->period_ns / 2;
+    mark->ticked_ns += slot->period / 2;
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
   } else {
     const uint64_t lost_ns = unplaced_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
-    onstack_wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
+    onstack_wall_lose(slot, lost_ns, (lost_ns + slot->period / 2) / slot->period);
   }
   onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
   *mark = (onstack_wall_mark){.tid = 0};
@@ -22056,24 +21810,195 @@ void onstack_wall_gone(onstack_slot *slot, onstack_wall_mark *mark, uint32_t ind
   onstack_wall_end(slot, mark, index);
 }
 
-/* ---- core/sampler/threads/moment.c ---- */
+/* ---- core/sampler/source/wall_signal.c ---- */
+/*
+ * Real time, by a timer for each thread: for threads that sleep as well, which only a list of the threads can find. And the
+ * ticker, which stands in for timers here and for CPU time.
+ */
 
-#include <sched.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
 
-#define MOMENT_OFFERS 64u
-#define MOMENT_NS 50000
+#define WALL_SIGNAL_DOUBT_NS 500000000u /* half of the time between two looks */
 
-void onstack_moment(uint32_t round) {
-  if (round < MOMENT_OFFERS)
-    sched_yield();
-  else
-    onstack_sys_sleep(MOMENT_NS);
+/* ---- the ticker ---- */
+
+/*
+ * Where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at the clocks of all threads
+ * and sends the ticks itself, as signals that look like a timer's. The handler knows no difference: value, timer id and
+ * overruns are where it looks for them.
+ *
+ * A tick is sent when the one before has been handled; what a thread uses meanwhile becomes the next one's overruns. So
+ * nothing is lost to a thread that blocks the signal, and nothing piles up. New threads are found by the consumer's scan;
+ * what they used before that counts.
+ */
+#define TICKER_SHORTEST_NS 1000000u /* between two rounds; above 1,000 Hz the weight grows instead */
+#define TICKER_LONGEST_NS 50000000u
+#define TICKER_ID 0x7fffffff /* si_timerid: none of the kernel's */
+
+typedef struct onstack_ticker_mark {
+  uint32_t tid;      /* whose mark this is; 0: nobody's yet. Written by who arms, and in the ticker's rounds */
+  uint32_t ticks;    /* that had been handled when the last one was sent */
+  bool is_under_way; /* unless more have been handled since */
+  int64_t sent_ns;   /* the thread's clock up to which ticks have been sent; a phase below zero at first */
+} onstack_ticker_mark;
+
+static void ticker_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  (void)tid;
+  onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
+  onstack_timer_reset(&record->timer);
+  onstack_store_relaxed(&record->timer.id, TICKER_ID);
+  onstack_store_relaxed(&slot->ticker.marks[record - slot->threads.records].tid, 0u);
+  onstack_timer_move(&record->timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
+  onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
 }
+
+static void ticker_remove(int32_t id) { (void)id; }
+
+static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
+                        uint64_t ticks) {
+  const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
+  mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
+  /* Otherwise it has ended, or the queue is full: the next round tries again. */
+  mark->is_under_way = onstack_task_send_tick(tid, slot->signal, TICKER_ID, ticks, cookie) == 0;
+  if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period);
+}
+
+/* The phase is uniform in [0, T), as a timer's first expiry. */
+static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, onstack_ticker_mark *mark, uint32_t tid,
+                         int64_t from) {
+  const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period);
+  onstack_store_relaxed(&mark->tid, tid);
+  mark->is_under_way = false;
+  mark->sent_ns = from - (int64_t)phase + 1;
+}
+
+static void ticker_visit(onstack_slot *slot, const onstack_ticker *state, uint32_t index) {
+  onstack_thread *record = &slot->threads.records[index];
+  onstack_ticker_mark *mark = &state->marks[index];
+  uint32_t tid = onstack_observe(&slot->threads.tids[index]);
+  uint64_t clock_ns;
+  if (tid == 0 || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
+  if (!onstack_timer_read_clock(state->from_birth ? onstack_timer_cpu_clock(tid) : CLOCK_MONOTONIC, &clock_ns)) return;
+  const int64_t now = (int64_t)clock_ns;
+  if (onstack_load_relaxed(&mark->tid) != tid || now < mark->sent_ns)
+    ticker_begin(slot, record, mark, tid, state->from_birth && state->started ? 0 : now);
+  if (now - mark->sent_ns < (int64_t)slot->period) return;
+  if (mark->is_under_way && onstack_load_relaxed(&record->timer.ticks) == mark->ticks) return;
+  ticker_send(slot, record, mark, tid, (uint64_t)(now - mark->sent_ns) / slot->period);
+}
+
+uint64_t onstack_ticker_round(void *data) {
+  onstack_slot *slot = data;
+  onstack_ticker *state = &slot->ticker;
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
+    for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(slot, state, i);
+    state->started = true;
+  }
+  if (slot->period < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
+  return slot->period < TICKER_LONGEST_NS ? slot->period : TICKER_LONGEST_NS;
+}
+
+/* Not asked: nothing of a tick that was not sent is accounted for when the session stops. */
+static bool ticker_read(uint32_t tid, uint64_t *ns) {
+  (void)tid;
+  (void)ns;
+  return false;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_thread_timers onstack_ticker_timers = {
+    .arm = ticker_arm, .remove = ticker_remove, .read = ticker_read};
+
+int onstack_ticker_prepare(onstack_slot *slot, const char *name, bool from_birth) {
+  onstack_ticker *state = &slot->ticker;
+  free(state->marks); /* in the child of a fork, the parent's */
+  *state = (onstack_ticker){
+      .name = name, .from_birth = from_birth, .marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(onstack_ticker_mark))};
+  return state->marks ? 0 : -ENOMEM;
+}
+
+static void ticker_forget(onstack_slot *slot) {
+  free(slot->ticker.marks);
+  slot->ticker.marks = NULL;
+}
+
+int onstack_ticker_start(onstack_slot *slot, const onstack_settings *settings, const char *name, bool from_birth,
+                         int reason) {
+  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
+  if (reason == -EAGAIN || !settings->threads) return ONSTACK_E_CLOCK;
+  if (onstack_task_send_tick((uint32_t)onstack_sys_gettid(), 0, TICKER_ID, 1, 0) < 0) return ONSTACK_E_CLOCK;
+  int result = onstack_ticker_prepare(slot, name, from_birth);
+  if (result < 0) return result;
+  result = onstack_discovery_start(slot, settings, &onstack_ticker_timers);
+  if (result == 0) result = onstack_worker_start_for(&slot->worker, "onstack-ticker", onstack_ticker_round, slot);
+  if (result < 0 && onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_discovery_stop(slot);
+  if (result < 0) ticker_forget(slot);
+  return result;
+}
+
+void onstack_ticker_stop(onstack_slot *slot) {
+  onstack_worker_stop(&slot->worker);
+  onstack_discovery_stop(slot);
+  ticker_forget(slot);
+}
+
+void onstack_ticker_fill(const onstack_slot *slot, onstack_stats *stats) {
+  if (slot->ticker.name) stats->clock = slot->ticker.name;
+}
+
+/* ---- the source ---- */
+
+static void wall_signal_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_arm(slot, record, tid, CLOCK_MONOTONIC);
+}
+
+/* The clock goes on for a thread that has ended; its ticks do not. */
+static bool wall_signal_read(uint32_t tid, uint64_t *ns) {
+  return !onstack_task_is_gone(tid) && onstack_timer_read_clock(CLOCK_MONOTONIC, ns);
+}
+
+/* A thread that has had no tick, though it takes the signal, is a new one: it came under the id of one that ended, whose
+   timer goes on for nobody. */
+static bool wall_signal_doubts(const onstack_slot *slot, uint32_t tid) {
+  return slot->period <= WALL_SIGNAL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
+}
+
+static const onstack_thread_timers wall_signal_timers = {
+    .arm = wall_signal_arm, .remove = onstack_arm_remove, .read = wall_signal_read, .doubts = wall_signal_doubts};
+
+static int wall_signal_check(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  return onstack_source_check_rate(options, ONSTACK_DEFAULT_FREQUENCY, settings, fault);
+}
+
+static int wall_signal_start(onstack_slot *slot, const onstack_settings *settings) {
+  const int result = onstack_timer_probe(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
+  if (result == 0) return onstack_discovery_start(slot, settings, &wall_signal_timers);
+  /* Real time before the scan is not the thread's. */
+  return onstack_ticker_start(slot, settings, "wall-signal-ticker", false, result);
+}
+
+static bool wall_signal_tend(onstack_slot *slot, const onstack_source_round *round) {
+  return onstack_discovery_tend(slot, round, 0);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_source onstack_source_wall_signal = {
+    .name = "wall-signal",
+    .number = ONSTACK_CLOCK_WALL_SIGNAL,
+    .kind = ONSTACK_KIND_WALL,
+    .unit = ONSTACK_UNIT_NANOSECONDS,
+    .check = wall_signal_check,
+    .start = wall_signal_start,
+    .tend = wall_signal_tend,
+    .stop = onstack_ticker_stop,
+    .fill = onstack_ticker_fill,
+};
 
 /* ---- core/sampler/threads/task.c ---- */
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22296,6 +22221,16 @@ bool onstack_task_list_is_foreign(void) {
   path[length] = 0;
   while (last > 0 && path[last - 1] != '/') last--;
   return task_id(path + last) != (uint32_t)onstack_sys_gettid();
+}
+
+#define MOMENT_OFFERS 64u
+#define MOMENT_NS 50000
+
+void onstack_moment(uint32_t round) {
+  if (round < MOMENT_OFFERS)
+    sched_yield();
+  else
+    onstack_sys_sleep(MOMENT_NS);
 }
 
 /* ---- core/sampler/unwind/module_statistics.c ---- */
@@ -25453,9 +25388,8 @@ static const struct {
     {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
                 "it (pthread_sigmask); "
                 "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
-    {"cpu_ns",
-     "it is more than ticks * period_ns: threads, or processes, ended before a tick met them, and weigh too little; "
-     "a higher frequency meets more of them"},
+    {"cpu_ns", "it is more than ticks * period: threads, or processes, ended before a tick met them, and weigh too little; "
+               "a higher frequency meets more of them"},
     {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
     {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
                          "larger"},
@@ -26405,16 +26339,12 @@ static const char columns_allocators[] =
     "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
     "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
 
-static const char *columns_unit_name(onstack_unit unit) {
-  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
-}
-
 /* Readers choose a column by its type: there is one of each. */
 static uint8_t columns_add(onstack_profile_columns *columns, const char *type, onstack_unit unit) {
   uint32_t i = 0;
   if (!type) return ONSTACK_PROFILE_NO_COLUMN;
   while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
-  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, columns_unit_name(unit)};
+  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, onstack_unit_name(unit)};
   return (uint8_t)i;
 }
 

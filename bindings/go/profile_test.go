@@ -68,7 +68,7 @@ func TestTimeAndHeader(t *testing.T) {
 	if cpu < spent*8/10 || cpu > spent*12/10 {
 		t.Errorf("the profile has %v of CPU time, the process spent %v", cpu, spent)
 	}
-	if p.Period != (20*time.Millisecond).Nanoseconds() || session.Stats().Period != 20*time.Millisecond {
+	if p.Period != (20*time.Millisecond).Nanoseconds() || session.Stats().Period.Duration() != 20*time.Millisecond {
 		t.Errorf("period %d ns at 50 Hz", p.Period)
 	}
 	_, idle := take(t, func() {}, onstack.WithRate(50))

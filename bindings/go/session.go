@@ -251,9 +251,8 @@ func (s *session) coreStats() Stats {
 	}
 	stats := Stats{
 		Running:       c.running != 0,
-		Period:        time.Duration(c.period_ns),
+		Period:        Period{Amount: uint64(c.period), Unit: Unit(c.period_unit)},
 		CPU:           time.Duration(c.cpu_ns),
-		HeapInterval:  uint64(c.heap_interval),
 		HeapUntracked: uint64(c.heap_untracked),
 		HeapReused:    uint64(c.heap_reused),
 		HeapInUse:     uint64(c.heap_in_use),

@@ -3,6 +3,7 @@
 package onstack
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -38,12 +39,54 @@ func (t Truncation) String() string {
 // key is the core's word for it.
 func (t Truncation) key() string { return strings.ReplaceAll(t.String(), " ", "_") }
 
+// Unit is what a period is counted in.
+type Unit uint32
+
+const (
+	UnitCount       Unit = 1
+	UnitNanoseconds Unit = 2
+	UnitBytes       Unit = 3
+)
+
+func (u Unit) String() string {
+	switch u {
+	case UnitCount:
+		return "count"
+	case UnitNanoseconds:
+		return "nanoseconds"
+	case UnitBytes:
+		return "bytes"
+	}
+	return "unknown"
+}
+
+// Period is how much lies between one sample and the next.
+type Period struct {
+	Amount uint64
+	Unit   Unit
+}
+
+// Duration returns a period of time; 0 for one of another unit.
+func (p Period) Duration() time.Duration {
+	if p.Unit != UnitNanoseconds {
+		return 0
+	}
+	return time.Duration(p.Amount)
+}
+
+func (p Period) String() string {
+	if p.Unit == UnitNanoseconds {
+		return p.Duration().String()
+	}
+	return fmt.Sprintf("%d %v", p.Amount, p.Unit)
+}
+
 // Stats are the counters of a profile since its start. In ticks (a sample stands for one or more), exact once stopped:
 //
 //	Ticks == Recorded + Unattributed + DroppedRingFull + DroppedNoStack + DroppedUnwinder + DroppedStopping
 type Stats struct {
 	Running bool
-	Period  time.Duration // of the clock, between two ticks of a thread; 0 for ClockHeap
+	Period  Period // between two ticks of a thread; of ClockHeap the mean from one sample to the next
 
 	Ticks     uint64 // recognized as this profile's
 	Recorded  uint64 // ticks whose sample was kept
@@ -72,11 +115,10 @@ type Stats struct {
 	Late           uint64 // ticks of profiles that were over already
 	Looped         uint64 // foreign signals that came back while being handed on, and were dropped
 
-	// CPU is the process's CPU time while the profile ran, onstack's own left out: what Ticks * Period comes to, give or take a
+	// CPU is the process's CPU time while the profile ran, onstack's own left out: what Ticks * Period.Duration() comes to, give or take a
 	// period a thread. Where that is less, threads have ended before a tick met them. 0 where it is not known: other clocks.
 	CPU time.Duration
 
-	HeapInterval  uint64 // mean number of allocated bytes per sample; 0 for other clocks
 	HeapUntracked uint64 // sampled allocations that found no place among those in use: they count as allocated alone
 	HeapInUse     uint64 // bytes that the sampled allocations in use stand for
 	HeapReused    uint64 // blocks that were freed by ways that nobody saw, until their address came again

@@ -120,8 +120,7 @@ func (s *session) writeOptions() C.onstack_write_options {
 	options.kind = kind
 	options.start_time_unix_ns = C.int64_t(start.UnixNano())
 	options.duration_ns = C.int64_t(length.Nanoseconds())
-	stats := s.stats()
-	options.period = C.uint64_t(stats.Period.Nanoseconds()) + C.uint64_t(stats.HeapInterval) // one of them is 0
+	options.period = C.uint64_t(s.stats().Period.Amount)
 	options.comments = C.CString(string(comments))
 	return options
 }

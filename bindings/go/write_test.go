@@ -59,7 +59,7 @@ func rewritten(t *testing.T, p *Profile, raw []byte) *profile.Profile {
 		t.Fatal(err)
 	}
 	if parsed.Period == 0 {
-		parsed.Period = p.Stats().Period.Nanoseconds()
+		parsed.Period = p.Stats().Period.Duration().Nanoseconds()
 	}
 	for _, function := range parsed.Function {
 		if isMangled(function.Name) {

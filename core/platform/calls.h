@@ -82,6 +82,11 @@ ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
 
 #define ONSTACK_KINDS 5u /* the known ones, and place 0, which is none */
 
+/* As reports and statistics write it. */
+static inline __attribute__((unused)) const char *onstack_unit_name(onstack_unit unit) {
+  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
+}
+
 /* ONSTACK_UNIT_*; 0: no such kind. */
 static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kind kind) {
   static const uint8_t units[ONSTACK_KINDS] = {

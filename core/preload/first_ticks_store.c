@@ -6,7 +6,7 @@
 #include "platform/sys.h"
 #include "sampler/modules/modules.h"
 #include "platform/context.h"
-#include "sampler/ring/room.h"
+#include "sampler/session/record.h"
 #include "sampler/unwind/rules.h"
 #include "sampler/unwind/traceback_walk.h"
 #include "sampler/unwind/walk.h"

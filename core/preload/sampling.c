@@ -167,7 +167,7 @@ static uint64_t sampling_ticks_before(uint64_t told_ns) {
   if (onstack_session_stats(sampling.session, &stats) < 0) return 0;
   const uint64_t random = (onstack_clock_ns(CLOCK_MONOTONIC) * 0x9e3779b97f4a7c15u) >> 20;
   const uint64_t own = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) + told_ns, all = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-  return all > own ? (all - own + random % stats.period_ns) / stats.period_ns : 0;
+  return all > own ? (all - own + random % stats.period) / stats.period : 0;
 }
 
 void onstack_sampling_options(const onstack_environment *settings, onstack_options *options) {
@@ -292,14 +292,14 @@ static void sampling_complain_of_ticks(const onstack_stats *stats) {
   const bool blocked = stats->blocked > stats->dropped_no_stack;
   const uint64_t ticks = blocked ? stats->blocked : stats->dropped_no_stack;
   const char *advice = onstack_advice(blocked ? "blocked" : "dropped_no_stack");
-  const uint64_t sampled_ns = stats->recorded * stats->period_ns, used_ns = stats->cpu_ns;
+  const uint64_t sampled_ns = stats->recorded * stats->period, used_ns = stats->cpu_ns;
   if (stats->samples == 0 && ticks >= SAMPLING_WORTH) {
     onstack_complain("no samples: %" PRIu64 " %s", ticks, advice);
     return;
   }
   if (used_ns < 2 * sampled_ns + SAMPLING_WORTH_NS) return;
   const uint64_t missing_ns = used_ns - sampled_ns, missing_ms = missing_ns / 1000000, used_ms = used_ns / 1000000;
-  if (ticks * stats->period_ns > missing_ns / 2)
+  if (ticks * stats->period > missing_ns / 2)
     onstack_complain("%" PRIu64 " of %" PRIu64 " ms of CPU time have no sample: %" PRIu64 " %s", missing_ms, used_ms, ticks,
                      advice);
   else

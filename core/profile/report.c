@@ -61,9 +61,8 @@ static const struct {
     {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
                 "it (pthread_sigmask); "
                 "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
-    {"cpu_ns",
-     "it is more than ticks * period_ns: threads, or processes, ended before a tick met them, and weigh too little; "
-     "a higher frequency meets more of them"},
+    {"cpu_ns", "it is more than ticks * period: threads, or processes, ended before a tick met them, and weigh too little; "
+               "a higher frequency meets more of them"},
     {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
     {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
                          "larger"},

@@ -34,16 +34,12 @@ static const char columns_allocators[] =
     "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
     "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
 
-static const char *columns_unit_name(onstack_unit unit) {
-  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
-}
-
 /* Readers choose a column by its type: there is one of each. */
 static uint8_t columns_add(onstack_profile_columns *columns, const char *type, onstack_unit unit) {
   uint32_t i = 0;
   if (!type) return ONSTACK_PROFILE_NO_COLUMN;
   while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
-  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, columns_unit_name(unit)};
+  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, onstack_unit_name(unit)};
   return (uint8_t)i;
 }
 

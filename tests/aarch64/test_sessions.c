@@ -60,7 +60,7 @@ static void weights_are_the_time(void) {
     burn(1.0);
     double burned = thread_cpu() - before;
     onstack_stats stats = finish(session, "weights");
-    double counted = (double)(stats.recorded + stats.unattributed) * (double)stats.period_ns / 1e9;
+    double counted = (double)(stats.recorded + stats.unattributed) * (double)stats.period / 1e9;
     check(counted > 0.85 * burned && counted < 1.1 * burned, "weights are the CPU time",
           "%u Hz: %.3f s counted in %lu samples, %.3f s burned, reader %s", frequency, counted, (unsigned long)stats.samples,
           burned, stats.reader);

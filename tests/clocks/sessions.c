@@ -34,7 +34,7 @@ static int row(onstack_clock clock, uint32_t frequency) {
   onstack_session_stats(session, &stats);
   onstack_session_free(session);
   printf("| %s | %u | %.0f | %.2f of %.2f CPU, %.2f real |\n", stats.clock, frequency, (double)stats.samples / cpu,
-         (double)(stats.ticks * stats.period_ns) * 1e-9, cpu, real);
+         (double)(stats.ticks * stats.period) * 1e-9, cpu, real);
   return 0;
 }
 

@@ -30,5 +30,5 @@ onstack_stats finish(onstack_session *session, const char *name) {
 }
 
 double share_of(const onstack_stats *stats, double cpu_seconds) {
-  return (double)(stats->ticks * stats->period_ns) / 1e9 / cpu_seconds;
+  return (double)(stats->ticks * stats->period) / 1e9 / cpu_seconds;
 }

@@ -168,7 +168,7 @@ Test(accounting, a_thread_that_a_scan_has_found) {
     onstack_slot *slot = &onstack_slots[0];
     onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)onstack_sys_gettid());
     cr_assert_not_null(record);
-    slot->process_start_ns -= (uint64_t)lost * slot->period_ns;
+    slot->process_start_ns -= (uint64_t)lost * slot->period;
     onstack_store_relaxed(&record->timer.before, (uint16_t)BEFORE);
     const double begin = t_thread_cpu();
     t_burn(0.3);

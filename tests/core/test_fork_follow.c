@@ -47,7 +47,7 @@ static void child_goes_on(onstack_session *session, uint64_t *weight, bool polls
   STEP(12, onstack_session_stop(session) == 0);
   STEP(13, onstack_session_stats(session, &stats) == 0 && !stats.running);
   STEP(14, stats.recorded == *weight);
-  double got = (double)stats.recorded * (double)stats.period_ns * 1e-9;
+  double got = (double)stats.recorded * (double)stats.period * 1e-9;
   STEP(15, got > burned * 0.7 && got < burned * 1.3);
   STEP(16, onstack_session_stop(session) == ONSTACK_E_STOPPED);
   STEP(17, onstack_session_free(session) == 0);

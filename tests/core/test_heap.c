@@ -3,7 +3,7 @@
 #include "support.h"
 #include "test_profile_support.h"
 
-#include "sampler/source/draw.h"
+#include "sampler/source/live.h"
 #include "onstack/heap.h"
 
 #include <errno.h>
@@ -236,7 +236,7 @@ Test(heap, a_second_one_is_refused_and_leaves_the_first_its_blocks) {
   onstack_heap_freed(block);
   cr_assert_eq(t_stats(session).heap_in_use, 24);
   const onstack_stats running = t_stats(session);
-  cr_assert(running.period_ns == 0 && running.heap_interval == 1, "an interval of bytes is no time");
+  cr_assert(running.period == 1 && running.period_unit == ONSTACK_UNIT_BYTES, "an interval of bytes is no time");
   const heap_sums sums = heap_finish(session, profile, &stats);
   cr_assert_eq(sums.columns[1], 32);
   cr_assert_eq(sums.columns[3], 24, "%ld bytes in use", (long)sums.columns[3]);

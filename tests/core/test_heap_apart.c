@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Heap sessions of children, of threads that are late, and the table of blocks under threads that meet in it. */
-#include "sampler/source/draw.h"
 #include "sampler/source/live.h"
 #include "support.h"
 #include "onstack/heap.h"

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "sampler/api/choose.h"
+#include "sampler/source/discovery.h"
 #include "sampler/source/threads.h"
 #include "sampler/signal/own_threads.h"
 
@@ -61,8 +62,7 @@ static int early_polls(bool blocked) {
 }
 
 Test(own_threads, their_work_does_not_wake_a_host_that_sleeps) {
-  if (onstack_clock_find(ONSTACK_CLOCK_CPU)->scan_age(1) == 0)
-    cr_skip("before Linux 6.4 the kernel gives process ticks to the main thread");
+  if (!onstack_discovery_meets_all()) cr_skip("before Linux 6.4 the kernel gives process ticks to the main thread");
   int open = 0, blocked = 0;
   while (blocked < 40) { /* in turn, so that what else runs on the machine is the same for both */
     open += early_polls(false);

@@ -58,7 +58,7 @@ Test(statistics_text, the_lines_are_the_counters_and_the_modules_that_lost) {
   wants_counter(into->text, "dropped_stopping", stats.dropped_stopping);
   wants_counter(into->text, "truncated", stats.truncated);
   wants_counter(into->text, "forwarded", stats.forwarded);
-  wants_counter(into->text, "period_ns", stats.period_ns);
+  wants_counter(into->text, "period", stats.period);
   wants_counter(into->text, "running", 0);
   cr_assert_not_null(strstr(into->text, " unwinder=rules "));
   cr_assert_eq(strncmp(end + 1, "onstack.module lost=", 20), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The clock that sends its ticks itself, round by round: one under way at a time, what it stands for, and who comes again. */
-#include "sampler/source/clock.h"
+/* A thread of ours sends the ticks, round by round: one under way at a time, what it stands for, and who comes again. */
+#include "sampler/source/discovery.h"
 #include "support.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@ TestSuite(ticker, .init = t_setup, .timeout = 60);
 #define PERIOD_NS 1000000u
 #define SIGNAL (SIGRTMIN + 1) /* it is queued: a tick too many would be seen */
 
-static onstack_slot slot = {.signal = 0, .period_ns = PERIOD_NS, .state = ONSTACK_SLOT_RUNNING};
-static const onstack_clock_ops *const ticker = &onstack_clock_wall_signal_ticker;
+static onstack_slot slot = {.signal = 0, .period = PERIOD_NS, .state = ONSTACK_SLOT_RUNNING};
+static const onstack_thread_timers *const ticker = &onstack_ticker_timers;
 
 static onstack_thread *begin(void) {
   sigset_t set;
@@ -24,7 +24,7 @@ static onstack_thread *begin(void) {
   onstack_thread_table_init(&slot.threads, 0);
   slot.signal = SIGNAL;
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  cr_assert_eq(ticker->join(&slot, NULL), 0);
+  cr_assert_eq(onstack_ticker_prepare(&slot, "ticker", false), 0);
   onstack_thread *record = onstack_thread_claim(&slot.threads, tid);
   ticker->arm(&slot, record, tid);
   cr_assert_eq(onstack_timer_state_of(&record->timer), ONSTACK_TIMER_ARMED);
@@ -53,7 +53,7 @@ static int waiting(const onstack_thread *record, uint32_t *weight) {
 /* Rounds for several periods. */
 static void rounds(void) {
   for (int i = 0; i < 8; i++) {
-    ticker->work(&slot);
+    onstack_ticker_round(&slot);
     t_sleep(0.001);
   }
 }
@@ -67,10 +67,9 @@ Test(ticker, sends_one_at_a_time_and_makes_the_rest_overruns) {
   uint32_t more;
   cr_assert_eq(waiting(record, &more), 0, "the one before has not been handled");
   onstack_add_relaxed(&record->timer.ticks, weight);
-  ticker->work(&slot);
+  onstack_ticker_round(&slot);
   cr_assert_eq(waiting(record, &more), 1);
   cr_assert_gt(more, 1, "and stands for what was due meanwhile");
-  ticker->leave(&slot);
 }
 
 Test(ticker, a_thread_that_comes_under_the_same_id_gets_its_own) {
@@ -87,7 +86,6 @@ Test(ticker, a_thread_that_comes_under_the_same_id_gets_its_own) {
   ticker->arm(&slot, record, tid);
   rounds();
   cr_assert_eq(waiting(record, &weight), 1);
-  ticker->leave(&slot);
 }
 
 Test(ticker, sends_nothing_to_a_record_that_is_not_armed) {
@@ -97,5 +95,4 @@ Test(ticker, sends_nothing_to_a_record_that_is_not_armed) {
   cr_assert(onstack_timer_take(&record->timer, ONSTACK_TIMER_STOPPED, &id));
   rounds();
   cr_assert_eq(waiting(record, &weight), 0);
-  ticker->leave(&slot);
 }

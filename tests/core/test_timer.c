@@ -14,7 +14,7 @@ TestSuite(timer, .init = t_setup);
 
 /* A record of a slot that runs no session: enough to be armed. */
 static onstack_thread *claim(onstack_slot **out, uint32_t tid) {
-  static onstack_slot slot = {.signal = SIGPROF, .period_ns = 3600000000000u};
+  static onstack_slot slot = {.signal = SIGPROF, .period = 3600000000000u};
   void *memory = calloc(1, onstack_thread_region_bytes() + 4096);
   onstack_thread_region_set((void *)(((uintptr_t)memory + 4095) & ~(uintptr_t)4095));
   onstack_thread_table_init(&slot.threads, 0);

@@ -603,7 +603,7 @@ Test(waits_edges, what_the_kernel_takes_back_is_no_more_told) {
   onstack_wall_found found = {.look = &look, .blocked_ns = 100};
   onstack_wall_mark mark = {.tid = 1};
   cr_assert(slot);
-  slot->period_ns = 1000000000;
+  slot->period = 1000000000;
   slot->ring.depth = 1;
   slot->runnable_ns = calloc(1, sizeof(*slot->runnable_ns));
   cr_assert(slot->runnable_ns);

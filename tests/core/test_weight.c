@@ -43,7 +43,7 @@ static onstack_stats blocked_for(double *seconds, uint32_t frequency, t_collecto
   pthread_create(&thread, NULL, blocks_and_burns, &b);
   pthread_join(thread, NULL);
   onstack_stats stats = t_finish(session);
-  double period = (double)stats.period_ns * 1e-9;
+  double period = (double)stats.period * 1e-9;
   *seconds = b.blocked;
   t_near((double)stats.ticks * period, b.before + b.blocked + b.after, 0.12, "every tick is counted once");
   return stats;

@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
   if (options.frequency == 0)
     printf("%lu allocations\n", (unsigned long)stats.ticks);
   else
-    printf("%.2f s sampled of %.2f s\n", (double)stats.ticks * (double)stats.period_ns * 1e-9, cpu);
+    printf("%.2f s sampled of %.2f s\n", (double)stats.ticks * (double)stats.period * 1e-9, cpu);
   if (bad) printf("storm: a child ended with status 0x%x\n", bad);
   free(memory);
   return bad != 0 || stats.ticks == 0;

@@ -7,7 +7,6 @@
  */
 #include "fuzz.h"
 
-#include "sampler/source/draw.h"
 #include "sampler/source/live.h"
 
 #define ADDRESSES 64

@@ -71,7 +71,7 @@ static void check_settings(const onstack_settings *settings, const onstack_optio
   if (options->clock == ONSTACK_CLOCK_HEAP)
     fuzz_check(settings->period >= 1 && settings->heap_objects >= 1 && settings->heap_objects <= (1u << 20));
   else
-    fuzz_check(settings->period_ns >= 1000000000u / ONSTACK_MAX_FREQUENCY && settings->period_ns <= 1000000000u);
+    fuzz_check(settings->period >= 1000000000u / ONSTACK_MAX_FREQUENCY && settings->period <= 1000000000u);
   fuzz_check(settings->weight_max >= 1);
   fuzz_check(settings->depth >= 1 && settings->depth <= ONSTACK_MAX_DEPTH);
   fuzz_check(settings->buffer_bytes >= (1u << 16) && settings->buffer_bytes <= (1u << 28));

@@ -13,8 +13,8 @@
 #define MODULES 24u
 #define ROOM (MODULES * sizeof(((statistics_text *)NULL)->line))
 
-static const onstack_clock_ops clock_of_none; /* without a line of its own */
-static onstack_session session = {.settings = {.clock = &clock_of_none}};
+static const onstack_source source_of_none; /* without a line of its own */
+static onstack_session session = {.settings = {.source = &source_of_none}};
 static onstack_module_stats modules[MODULES];
 static uint32_t module_count;
 static char *written;

@@ -68,7 +68,7 @@ def windows(events, begin, end):
 
 
 def _ours_ms(event):
-    return event["ours"]["ticks"] * event["ours"]["period_ns"] / 1e6
+    return event["ours"]["ticks"] * event["ours"]["period"] / 1e6
 
 
 def cpu_ms(earlier, later):

@@ -53,8 +53,9 @@ func start(t *testing.T, interval int, opts ...onstack.Option) *onstack.Profile 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { heap.Close() })
-	if stats := heap.Stats(); stats.Period != 0 || stats.HeapInterval != uint64(interval) {
-		t.Errorf("an interval of %d bytes is shown as %v and %d bytes", interval, stats.Period, stats.HeapInterval)
+	want := onstack.Period{Amount: uint64(interval), Unit: onstack.UnitBytes}
+	if period := heap.Stats().Period; period != want || period.Duration() != 0 {
+		t.Errorf("an interval of %d bytes is shown as %v, which is %v long", interval, period, period.Duration())
 	}
 	return heap
 }

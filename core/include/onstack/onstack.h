@@ -332,14 +332,16 @@ ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samp
  * holds exactly. These seven count ticks: a sample with 3 overruns counts 4. For ONSTACK_CLOCK_HEAP a tick is an allocation.
  */
 typedef struct onstack_stats {
-  uint32_t size;              /* in: sizeof(onstack_stats); out: the bytes that the library filled */
-  uint32_t running;           /* 1 while the session samples */
-  uint64_t period_ns;         /* nanoseconds between two ticks of a thread; 0 for ONSTACK_CLOCK_HEAP */
-  uint64_t ticks;             /* ticks of this session */
-  uint64_t recorded;          /* ticks with a sample that has left the buffer */
-  uint64_t samples;           /* samples that have left the buffer */
-  uint64_t delivered;         /* samples passed to the sink */
-  uint64_t unattributed;      /* ticks without a stack: overruns of more than 250 ms, or allocations while a seccomp filter
+  uint32_t size;            /* in: sizeof(onstack_stats); out: the bytes that the library filled */
+  uint32_t running;         /* 1 while the session samples */
+  uint64_t period;          /* the distance between two ticks of a thread, in `period_unit`; a mean for ONSTACK_CLOCK_HEAP */
+  onstack_unit period_unit; /* ONSTACK_UNIT_NANOSECONDS, or ONSTACK_UNIT_BYTES for ONSTACK_CLOCK_HEAP */
+  uint32_t reserved0;       /* 0 */
+  uint64_t ticks;           /* ticks of this session */
+  uint64_t recorded;        /* ticks with a sample that has left the buffer */
+  uint64_t samples;         /* samples that have left the buffer */
+  uint64_t delivered;       /* samples passed to the sink */
+  uint64_t unattributed;    /* ticks without a stack: overruns of more than 250 ms, or allocations while a seccomp filter
                                  keeps the library from blocking signals */
   uint64_t dropped_ring_full; /* ticks that found the buffer full */
   uint64_t dropped_no_stack;  /* ticks with too little signal stack for the unwinder */
@@ -378,7 +380,6 @@ typedef struct onstack_stats {
   uint64_t interpreted_cut;       /* of these, samples that lack some */
   uint64_t interpreted_unmatched; /* samples whose interpreted frames fit no native frames and were left out */
   uint64_t interpreted_unnamed;   /* of `interpreted`: samples with a "[function gone]" */
-  uint64_t heap_interval;         /* mean bytes between two samples of ONSTACK_CLOCK_HEAP; else 0 */
 } onstack_stats;
 
 /*

@@ -24,34 +24,12 @@ const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
   return NULL;
 }
 
-/* By number, as the option has them; each with the one that stands in for it where there are no timers. */
-static const struct {
-  const onstack_clock_ops *timers, *ticker;
-} choose_clocks[] = {
-    {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
-    {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
-    {&onstack_clock_wall, NULL}, /* not by signals */
-    {&onstack_clock_heap, NULL},
-    {&onstack_clock_wall_signal, &onstack_clock_wall_signal_ticker},
-};
-
-const onstack_clock_ops *onstack_clock_find(uint32_t number) {
-  return number < ONSTACK_COUNT_OF(choose_clocks) ? choose_clocks[number].timers : NULL;
-}
-
-int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock) {
-  const onstack_clock_ops *ticker = choose_clocks[settings->clock->number].ticker;
-  const int result = settings->clock->probe(settings->signal);
-  *clock = result == 0 ? settings->clock : ticker;
-  if (result == 0) return 0;
-  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
-  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
-  return ticker && settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
-}
-
-void onstack_clocks_after_fork(void) {
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(choose_clocks); i++)
-    if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
+const onstack_source *onstack_source_find(uint32_t number) {
+  static const onstack_source *const all[] = {&onstack_source_cpu, &onstack_source_wall, &onstack_source_wall_signal,
+                                              &onstack_source_heap};
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
+    if (number == 0 || all[i]->number == number) return all[i];
+  return NULL;
 }
 
 /* Of the loader, which is mapped from its ELF header on; 0: there is none. */

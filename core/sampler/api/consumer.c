@@ -10,8 +10,7 @@
 #include "sampler/session/code_map_update.h"
 #include "sampler/api/fork.h"
 #include "sampler/modules/modules.h"
-#include "sampler/source/clock.h"
-#include "sampler/source/hand_on.h"
+#include "sampler/source/source.h"
 #include "sampler/api/slots.h"
 #include "sampler/source/threads.h"
 #include "sampler/unwind/code_map.h"
@@ -35,8 +34,8 @@
 
 /* What is seen in a round. */
 typedef struct pace_signs {
-  bool rests;         /* ticks alone may end a rest: another clock's new threads are to be found whether they work or not */
-  bool steady;        /* nothing is there that changes from one instant to the next, as an interpreter's code */
+  bool rests;  /* samples alone may end a rest: another source's new threads are to be found whether they work or not */
+  bool steady; /* nothing is there that changes from one instant to the next, as an interpreter's code */
   uint64_t period_ns; /* of the session's ticks */
   uint64_t threads;   /* met so far */
   uint32_t map;       /* the number of the state of the map of objects */
@@ -106,48 +105,11 @@ static uint32_t pace_kind(const onstack_pace *pace, uint64_t pause_ns) {
 #define SESSION_LOOK_SHARE 100u
 #define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
-#define SESSION_SCAN_NS 10000000u    /* for new threads */
-#define SESSION_SCAN_SHARE 20u       /* of a processor at most, a twentieth, where hardly anything else finds them */
-#define SESSION_SCAN_RARE_SHARE 500u /* and a five-hundredth where the process tick does */
-
 #define SESSION_YOUNG_NS 3000000000u
 #define SESSION_YOUNG_PERIOD_NS 1000000u
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
-
-/*
- * Where the process tick finds new threads, or is handed on to them, some get none: those that sleep at each look, or block the
- * signal. A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of its
- * own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a fifth.
- * It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
- *
- * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
- * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
- */
-static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
-  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-  if (cpu != 0 && cpu - session->scanned_cpu_ns < age_ns) return false;
-  session->scanned_cpu_ns = cpu;
-  return true;
-}
-
-/* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
-   At most a part in `share` of a processor goes into both; time spent in waiting for a processor or a handler is none, or a
-   busy machine would let threads come and go between two scans. */
-static void session_scan(onstack_session *session, uint64_t now) {
-  if (now < session->next_scan_ns) return;
-  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const uint64_t age_ns = session->scan_age_ns;
-  const bool alone = age_ns == 0;
-  uint64_t waited = 0;
-  if (alone || session_wants_scan(session, age_ns))
-    waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
-  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
-  const uint32_t usual = alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE;
-  const uint64_t pause = took * (session->slot->clock->scan_share ? session->slot->clock->scan_share : usual);
-  session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
-}
 
 /*
  * Short processes end before their tables have paid: those of a compiler are 90 ms. So in the beginning the rules of what
@@ -162,7 +124,7 @@ static bool session_waits_with_rules(const onstack_session *session) {
   if (!slot->kept || !slot->copy_works || onstack_load_relaxed(cut) > 0) return false;
   /* Handlers tell by the whole stack whose an interpreter's frames are. */
   if (onstack_interpreters_are_met(&session->interpreters, slot)) return false;
-  return slot->period_ns >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
+  return slot->period >= SESSION_YOUNG_PERIOD_NS && onstack_monotonic_ns() - session->begun_ns < SESSION_YOUNG_NS;
 }
 
 /*
@@ -190,33 +152,6 @@ static void session_look_for_code(onstack_session *session) {
   session_look_at_mappings(session);
 }
 
-/* What the handler may not do itself. Under the consumer lock. */
-static void session_tend(onstack_session *session) {
-  onstack_slot *slot = session->slot;
-  uint64_t now = onstack_monotonic_ns();
-  const bool armed = onstack_observe(&session->armed);
-  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
-  if (onstack_clock_signals(slot) && onstack_control_try_lock()) {
-    on_top = !onstack_action_tend(slot->signal);
-    if (!on_top) pace_hurry(&session->pace);
-    if (due) onstack_action_end_back_off(slot->signal);
-    onstack_control_unlock();
-  }
-  /* Before the scan: of threads that run it is to take what is left. Nothing is sent to another owner's handler. */
-  if (armed && on_top && onstack_load_relaxed(&slot->process_clock)) onstack_hand_on(slot);
-  if (armed && onstack_clock_signals(slot)) session_scan(session, now);
-  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
-  if (due) {
-    session->tended_ns = now;
-    onstack_threads_tend(slot);
-    onstack_threads_look_for_blocked(slot);
-  }
-  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
-  const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
-  due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
-  if (due || stale || requested) session_look_at_mappings(session);
-}
-
 /* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
 static int session_sink(void *data, const onstack_sample *sample) {
   ONSTACK_STOP_EXCEPTIONS;
@@ -227,6 +162,37 @@ static int session_sink(void *data, const onstack_sample *sample) {
   onstack_ours = ours;
   onstack_fork_repair();
   return result;
+}
+
+/* What the source has to do, and what the handler may not do itself; `runs`: the session is not over. Under the consumer
+   lock. */
+static void session_tend(onstack_session *session, bool runs) {
+  onstack_slot *slot = session->slot;
+  const uint64_t now = onstack_monotonic_ns();
+  const bool armed = runs && onstack_observe(&session->armed);
+  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS, on_top = false;
+  if (runs && slot->signal != 0 && onstack_control_try_lock()) {
+    on_top = !onstack_action_tend(slot->signal);
+    if (!on_top) pace_hurry(&session->pace);
+    if (due) onstack_action_end_back_off(slot->signal);
+    onstack_control_unlock();
+  }
+  const onstack_source_round round = {.settings = &session->settings,
+                                      .now_ns = now,
+                                      .runs = armed,
+                                      .due = due,
+                                      .on_top = on_top,
+                                      .sink = session->settings.sink ? session_sink : NULL,
+                                      .data = session,
+                                      .refused = &session->delivered[slot->kind].refused};
+  const bool rests = slot->source->tend(slot, &round);
+  if (!runs || !session_is_here(session)) return;
+  session->rests = rests;
+  if (due) session->tended_ns = now;
+  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
+  const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
+  due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
+  if (due || stale || requested) session_look_at_mappings(session);
 }
 
 /* The first round in a child that follows. Under the consumer lock, as a sink call. */
@@ -245,7 +211,7 @@ static void session_ask_child(onstack_session *session) {
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
   const onstack_slot *slot = session->slot;
-  if (onstack_clock_signals(slot) && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
+  if (slot->signal != 0 && !settings->own_threads && !settings->thread_filter) onstack_own_open(slot->signal);
 }
 
 static const onstack_derive session_derive = {onstack_modules_describe, onstack_modules_derive};
@@ -265,10 +231,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   const onstack_delivery to = {
       sink ? session_sink : NULL,     session, max, end, &session_derive, session->interpreters.frames,
       &session->interpreters.counters};
-  const uint32_t handed = onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
-  if (session_is_here(session) && slot->clock->deliver_ends)
-    slot->clock->deliver_ends(slot, to.sink, to.data, &session->delivered[slot->kind].refused);
-  return handed;
+  return onstack_deliver(slot, &to, session->delivered, &session->module_statistics);
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
@@ -278,17 +241,18 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
   session_look_for_code(session);
   uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
-  if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
-  session_open_own(session);
-  session_tend(session);
+  if (!session_is_here(session)) return handed;
+  const bool runs = onstack_observe(&session->running);
+  if (runs) session_open_own(session);
+  session_tend(session, runs);
   return handed;
 }
 
 /* Our threads end without a word, so that libc sees the process's last thread end, and calls exit(). What an exit handler
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
-  onstack_drain_thread_dismiss(&session->drain);
-  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
+  onstack_worker_dismiss(&session->drain);
+  onstack_worker_dismiss(&session->slot->worker);
 }
 
 /* What a round is made early for. */
@@ -298,9 +262,9 @@ static pace_signs session_signs(const onstack_session *session) {
   /* A Go runtime in a library installs its handler when its profile begins, and takes the ticks of others for its own. */
   const bool go = onstack_observe(&onstack_code.go_count) > 0;
   return (pace_signs){
-      .rests = session->scan_age_ns != 0,
-      .steady = session->scan_age_ns != 0 && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
-      .period_ns = slot->period_ns,
+      .rests = session->rests,
+      .steady = session->rests && !code && !go && !onstack_interpreters_are_met(&session->interpreters, slot),
+      .period_ns = slot->period,
       .threads = onstack_load_relaxed(&slot->counters.threads_seen) + onstack_load_relaxed(&slot->counters.threads_unarmed),
       .map = onstack_seqlock_begin(&onstack_modules.lock),
   };

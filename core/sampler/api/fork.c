@@ -6,7 +6,7 @@
 #include "platform/sys.h"
 #include "platform/calls.h"
 #include "sampler/signal/action.h"
-#include "sampler/threads/moment.h"
+#include "sampler/threads/task.h"
 #include "sampler/api/slots.h"
 #include "platform/process.h"
 #include "sampler/unwind/memory.h"

@@ -18,7 +18,7 @@ _Static_assert(offsetof(onstack_options, frame_provider) + sizeof(void *) == 112
 #define OPTIONS_HANDLER_STACK 640u
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_STACK_MAX (1u << 30)
-#define OPTIONS_ENTRY 1024u /* of an entry, besides frames and labels: those of a clock, too */
+#define OPTIONS_ENTRY 1024u /* of an entry, besides frames and labels: those of a source, too */
 #define OPTIONS_ENTRIES 4u
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
@@ -59,7 +59,7 @@ static int options_check_choices(const onstack_options *options, const char **fa
       {options->interpreters <= ONSTACK_OFF, "interpreters: give on, off, or nothing"},
       {options->restore <= ONSTACK_RESTORE_IGNORE, "restore: there is no such choice"},
       {options->fork <= ONSTACK_FORK_FOLLOW, "fork: there is no such choice"},
-      {onstack_clock_find(options->clock), "clock: there is no such clock"},
+      {onstack_source_find(options->clock), "clock: there is no such clock"},
       {options->label_bytes <= ONSTACK_MAX_LABEL_BYTES,
        "label_bytes: give " OPTIONS_TEXT(ONSTACK_MAX_LABEL_BYTES) " at most"},
       {options->max_depth <= ONSTACK_MAX_DEPTH, "max_depth: give 1 to " OPTIONS_TEXT(ONSTACK_MAX_DEPTH) " frames"},
@@ -78,7 +78,6 @@ static int options_check_company(const onstack_options *options, const char **fa
   } checks[] = {
       {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
        "fork_sink_data: needs a session that children follow"},
-      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs a clock of real time"},
   };
   for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
     if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
@@ -130,17 +129,6 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
   return 0;
 }
 
-/* Of a blocked thread there are two registers, from which rules alone lead further. */
-static int options_check_outside(const onstack_settings *settings, const char **fault) {
-  if (!settings->clock->from_outside || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only)
-    return 0;
-  if (settings->custom)
-    return options_refuse(fault, ONSTACK_E_UNWINDER,
-                          "custom_unwinder: cannot walk a thread from outside: take another clock");
-  return options_refuse(fault, ONSTACK_E_UNWINDER,
-                        "unwinder: give rules or pc_only: no other can walk a thread from outside");
-}
-
 static int options_set_interpreters(const onstack_options *options, onstack_settings *settings, const char **fault) {
   onstack_interpreter_list *list = &settings->interpreters;
   const onstack_frame_provider *own = options->frame_provider;
@@ -187,11 +175,10 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   int result = options_copy(given, &options, fault);
   if (result < 0 || (result = options_check_choices(&options, fault)) < 0) return result;
   if ((result = options_check_company(&options, fault)) < 0) return result;
-  settings->clock = onstack_clock_find(options.clock);
-  if ((result = settings->clock->accept(&options, settings, fault)) < 0) return result;
+  settings->source = onstack_source_find(options.clock);
   if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
-  if ((result = options_check_outside(settings, fault)) < 0) return result;
+  if ((result = settings->source->check(&options, settings, fault)) < 0) return result;
   if ((result = options_set_interpreters(&options, settings, fault)) < 0) return result;
   options_set_sizes(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
@@ -215,7 +202,7 @@ int onstack_settings_check_host(const onstack_settings *settings, const char **f
     return options_refuse(fault, ONSTACK_E_OPTIONS, "on_stack: a Go runtime is in the process, which needs it on");
   /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
      raisebadsignal: SIGPROF is the one that is exempted). */
-  if (settings->signal == SIGPROF) return 0;
+  if (settings->signal == SIGPROF || settings->signal == 0) return 0;
   return options_refuse(fault, ONSTACK_E_SIGNAL, "signal: a Go runtime is in the process: leave it at SIGPROF");
 }
 

@@ -9,7 +9,7 @@
 #include "sampler/api/fork.h"
 #include "sampler/api/options.h"
 #include "sampler/modules/modules.h"
-#include "sampler/source/clock.h"
+#include "sampler/source/source.h"
 #include "sampler/api/slots.h"
 #include "sampler/source/threads.h"
 #include "sampler/api/start.h"
@@ -30,29 +30,6 @@ bool onstack_session_is_inside(void) {
   return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
 }
 
-bool onstack_session_has_clock_thread(const onstack_session *session) {
-  const onstack_clock_ops *clock = session->slot->clock;
-  return clock->work && (session->settings.threads || !clock->works_in_polls);
-}
-
-static int session_start_clock_thread(onstack_session *session) {
-  const onstack_clock_ops *clock = session->slot->clock;
-  if (!onstack_session_has_clock_thread(session)) return 0;
-  session->clock_thread = (onstack_drain_thread){
-      .name = clock->thread_name,
-      .wake = &session->clock_wake,
-      .work = clock->work,
-      .data = session->slot,
-  };
-  return onstack_drain_thread_start(&session->clock_thread);
-}
-
-/* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
-static void session_stop_clock_thread(onstack_session *session) {
-  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_stop(&session->clock_thread);
-  if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
-}
-
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
 static void session_look_around(onstack_session *session) {
   session->tended_ns = session->refreshed_ns = 0;
@@ -68,7 +45,7 @@ static void session_look_around(onstack_session *session) {
 static int session_tick(onstack_session *session) {
   onstack_slot *slot = session->slot;
   int result;
-  session->drain = (onstack_drain_thread){
+  session->drain = (onstack_worker){
       .name = "onstack-drain",
       .wake = &slot->wake,
       .unblocked_signal = session->settings.own_threads ? slot->signal : 0,
@@ -77,21 +54,17 @@ static int session_tick(onstack_session *session) {
   };
   session->running = 1;
   session->armed = 0;
-  session->scan_age_ns = slot->clock->scan_age(slot->period_ns);
-  if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
+  session->rests = false;
+  if (session->settings.threads && (result = onstack_worker_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;
   }
-  result = onstack_slot_run(slot, &session->settings);
+  result = slot->source->start(slot, &session->settings);
   if (result == 0) {
-    result = session_start_clock_thread(session); /* before the scans, which would take it for a new one of the host's */
-    if (result == 0) {
-      onstack_publish(&session->armed, 1u);
-      return 0;
-    }
-    onstack_slot_quiesce(slot);
+    onstack_publish(&session->armed, 1u);
+    return 0;
   }
-  if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
+  if (session->settings.threads) onstack_worker_stop(&session->drain);
   onstack_slot_give_back(slot);
   return result;
 }
@@ -208,7 +181,7 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
   return session_start(options, false, out);
 }
 
-onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
+onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.source->kind; }
 
 onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
   const onstack_slot *slot = session->slot;
@@ -219,7 +192,7 @@ onstack_session_walk onstack_session_walk_of(const onstack_session *session) {
                                 .room = &slot->ring.most,
                                 .least = slot->ring.least,
                                 .weight_max = slot->weight_max,
-                                .period_ns = slot->period_ns};
+                                .period_ns = slot->period};
 }
 
 int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk) {
@@ -228,12 +201,10 @@ int onstack_session_walk_expected(const onstack_options *options, onstack_sessio
   const char *fault;
   const int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0) return result;
-  *walk = (onstack_session_walk){.stack_bytes = settings.stack_bytes,
-                                 .room = &none,
-                                 .weight_max = settings.weight_max,
-                                 .period_ns = settings.period_ns};
+  *walk = (onstack_session_walk){
+      .stack_bytes = settings.stack_bytes, .room = &none, .weight_max = settings.weight_max, .period_ns = settings.period};
   walk->reader = onstack_reader_choose(&walk->copy_works);
-  if (settings.clock->kind != ONSTACK_KIND_CPU) return ONSTACK_E_CLOCK;
+  if (settings.source->kind != ONSTACK_KIND_CPU) return ONSTACK_E_CLOCK;
   return settings.unwinder->needs_rules && walk->copy_works ? 0 : ONSTACK_E_UNWINDER;
 }
 
@@ -246,7 +217,7 @@ static void session_finish(onstack_session *session) {
   onstack_ours++;
   onstack_publish(&session->idle, 1u);
   if (session->settings.threads)
-    onstack_drain_thread_stop(&session->drain);
+    onstack_worker_stop(&session->drain);
   else
     onstack_session_drain_work(session);
   session->last.size = sizeof(session->last);
@@ -269,8 +240,7 @@ int onstack_session_stop(onstack_session *session) {
     return ONSTACK_E_STOPPED;
   }
   onstack_publish(&session->slot->follower, NULL);
-  session_stop_clock_thread(session);
-  onstack_slot_quiesce(session->slot);
+  session->slot->source->stop(session->slot);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);

@@ -15,7 +15,7 @@
 #include "platform/process.h"
 #include "sampler/session/settings.h"
 #include "sampler/drain/deliver.h"
-#include "sampler/drain/thread.h"
+#include "sampler/session/worker.h"
 #include "sampler/api/interpreters.h"
 
 #include <errno.h>
@@ -39,9 +39,7 @@ struct onstack_session {
   uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
   uint32_t running;    /* 1 until somebody stops it */
   uint32_t idle;       /* it is stopped, and no handler is inside any more (publish / observe) */
-  onstack_drain_thread drain;
-  onstack_drain_thread clock_thread; /* where the clock needs one */
-  uint32_t clock_wake;
+  onstack_worker drain;
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered[ONSTACK_KINDS]; /* written by the consumer */
   onstack_module_statistics module_statistics;       /* under the consumer lock */
@@ -50,9 +48,7 @@ struct onstack_session {
   uint64_t begun_ns;                                 /* monotonic; in the child of a fork anew */
   onstack_pace pace;                                 /* consumer only */
   bool needs_rules;                                  /* some tables are missing yet; consumer only */
-  uint64_t scan_age_ns;                              /* of the clock (sampler/source/clock.h) */
-  uint64_t next_scan_ns;                             /* consumer only */
-  uint64_t scanned_cpu_ns;                           /* the process's CPU time at the last scan; consumer only */
+  bool rests;         /* the source's samples end a rest (onstack_source's `tend`); consumer only */
   uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;  /* `last` is valid (publish / observe) */
   onstack_stats last; /* what stop saw */
@@ -64,9 +60,6 @@ struct onstack_session {
 static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {
   return onstack_load_relaxed(&session->slot->generation) == session->generation;
 }
-
-/* The clock needs a thread, and is not served by polls. */
-ONSTACK_INTERNAL bool onstack_session_has_clock_thread(const onstack_session *session);
 
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 ONSTACK_INTERNAL bool onstack_session_is_inside(void);

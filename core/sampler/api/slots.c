@@ -3,19 +3,16 @@
 
 #include "platform/process.h"
 #include "platform/sys.h"
-#include "sampler/signal/action.h"
 #include "sampler/api/choose.h"
 #include "sampler/api/options.h"
 #include "sampler/session/code_map_update.h"
 #include "platform/loader.h"
 #include "sampler/modules/modules.h"
-#include "sampler/source/clock.h"
-#include "sampler/source/hand_on.h"
+#include "sampler/source/discovery.h"
 #include "sampler/source/threads.h"
 #include "sampler/source/arm.h"
 #include "sampler/unwind/memory.h"
 #include "sampler/signal/own_threads.h"
-#include "sampler/source/process_tick.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -119,20 +116,22 @@ static onstack_vdso_clock_gettime slot_find_clock_gettime(void) {
   return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol.st_value);
 }
 
-static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
+static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
+  const onstack_source *source = settings->source;
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
   onstack_store_relaxed(&slot->generation, slot->generation + 1); /* others ask by it whether a session is still there */
-  slot->signal = clock->silent ? 0 : settings->signal;
-  slot->period_ns = settings->period_ns;
-  slot->clock = clock;
-  slot->kind = clock->kind;
+  slot->signal = settings->signal;
+  slot->period = settings->period;
+  slot->source = source;
+  slot->timers = NULL;
+  slot->kind = source->kind;
   slot->weight_max = settings->weight_max;
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
   slot->custom = settings->custom;
   slot->own_threads = settings->own_threads;
-  slot->says_states = clock->says_states;
+  slot->says_states = false;
   slot->runnable_ns = NULL;
   slot->label_bytes = settings->label_bytes;
   onstack_store_relaxed(&slot->process_clock, NULL);
@@ -152,13 +151,14 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   const onstack_slot_memory *memory = &slot->memory;
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, memory->memory, settings->buffer_bytes, settings->depth,
-                    settings->label_bytes + clock->label_bytes);
-  onstack_hand_on_begin(slot);
+                    settings->label_bytes + source->label_bytes);
+  slot->worker = (onstack_worker){.work = NULL};
+  slot->discovery = (onstack_discovery){.scan_age_ns = 0};
+  slot->ticker.name = NULL;
   slot_fill_interpreters(slot, &settings->interpreters);
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
-  const onstack_clock_ops *clock;
   const char *fault;
   int result = slots_prepare();
   if (result < 0) return result;
@@ -171,9 +171,8 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
       slots_unprepare();
       return result;
     }
-    if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
     onstack_threads_stay();
-    slot_fill(slot, settings, clock);
+    slot_fill(slot, settings);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;
     return 0;
@@ -181,51 +180,10 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
-/* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
-   scan. */
-static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
-  if (!onstack_clock_signals(slot)) return 0;
-  onstack_threads_set_quota();
-  return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
-}
-
-int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  const onstack_clock_ops *clock = slot->clock;
-  int result = clock->join ? clock->join(slot, settings) : 0;
-  if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
-  if (onstack_clock_signals(slot)) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
-  if (result < 0) {
-    if (clock->leave) clock->leave(slot);
-    onstack_store_relaxed(&slot->process_clock, NULL);
-    return result;
-  }
-  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. */
-  result = clock->start(slot, slot_arm(slot, settings));
-  if (result < 0) onstack_slot_quiesce(slot);
-  return result;
-}
-
-void onstack_slot_quiesce(onstack_slot *slot) {
-  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
-  onstack_threads_wait_scanned(slot);
-  onstack_hand_on_wait_sent(slot);
-  if (slot->clock->leave) slot->clock->leave(slot);
-  onstack_threads_disarm_all(slot);
-  onstack_threads_wait_idle(slot);
-  if (!onstack_clock_signals(slot)) return;
-  onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
-  if (slot->process_clock && slot->process_clock->signal == 0)
-    onstack_hand_on_wait_taken(slot); /* no other session takes it */
-  onstack_action_release(slot->signal);
-  onstack_store_relaxed(&slot->process_clock, NULL);
-}
-
 void onstack_slot_give_back(onstack_slot *slot) {
   onstack_slot_memory *memory = &slot->memory;
   onstack_threads_clear(slot);
-  if (slot->clock->drop) slot->clock->drop(slot);
+  if (slot->source->drop) slot->source->drop(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
@@ -243,6 +201,7 @@ void onstack_slots_after_fork(void) {
     /* Of a free one as well: a thread of the parent may have been on its way in, to see that the session is over. */
     memset(&slot->visits, 0, sizeof(slot->visits));
     if (slot->state == ONSTACK_SLOT_FREE) continue;
+    if (slot->source->drop) slot->source->drop(slot);
     slot->generation++; /* handles of the parent's sessions are stopped ones here */
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
       onstack_thread *record = &slot->threads.records[r];
@@ -257,7 +216,7 @@ void onstack_slots_after_fork(void) {
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
-  onstack_clocks_after_fork();
+  onstack_discovery_after_fork();
   onstack_timers_held = onstack_timers_left = 0;
   onstack_own_after_fork();
   control_owner = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A slot's life: taken, running, quiesced, given back. All under the control lock unless it says otherwise.
+ * A slot's life: taken and given back; in between its source starts and stops. All under the control lock unless it says
+ * otherwise.
  *
  * The control lock is the outermost lock of the library (then the map lock). It is never held while a sink or a drain
  * thread is waited for, nor in a fork handler.
@@ -18,12 +19,6 @@ ONSTACK_INTERNAL void onstack_control_unlock(void);
 
 /* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */
 ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack_slot **out);
-
-/* Signal action, timers: the slot ticks when this returns 0. On failure it is quiesced again, still taken. */
-ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
-
-/* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
-ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot);
 
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);

@@ -31,14 +31,14 @@ typedef struct onstack_session_walk {
 ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
 
 /* The same where a session is yet to begin, for ticks whose stacks are kept and walked later: no unwinder. An error where they
-   could not be, or the clock is not that of CPU time. Start only. */
+   could not be, or the source is not CPU time. Start only. */
 ONSTACK_INTERNAL int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk);
 
 /* Walks such a tick's stack further where it was kept (`kept`, else NULL), with a session that runs. What a stack lacks that
    was not kept is derived, for the next one. Start-stop only. */
 ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
 
-/* Of the samples that the session's clock makes. Any thread. */
+/* Of the samples that the session's source makes. Any thread. */
 ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
 #endif

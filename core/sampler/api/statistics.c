@@ -7,7 +7,7 @@
 #include "profile/text.h"
 #include "sampler/api/fork.h"
 #include "sampler/modules/modules.h"
-#include "sampler/source/clock.h"
+#include "sampler/source/source.h"
 #include "sampler/source/threads.h"
 #include "sampler/signal/owners.h"
 
@@ -45,7 +45,8 @@ static void session_add_kind(const onstack_session *session, onstack_kind kind, 
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
-  *(slot->kind == ONSTACK_KIND_ALLOCATION ? &stats->heap_interval : &stats->period_ns) = session->settings.period;
+  stats->period = session->settings.period;
+  stats->period_unit = slot->source->unit;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   for (onstack_kind kind = 0; kind < ONSTACK_KINDS; kind++) session_add_kind(session, kind, stats);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);
@@ -57,20 +58,20 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (onstack_clock_signals(slot)) session_fill_signal(&onstack_signal_counts[slot->signal], stats);
-  if (slot->clock->fill) slot->clock->fill(slot, stats);
+  if (slot->signal != 0) session_fill_signal(&onstack_signal_counts[slot->signal], stats);
+  stats->clock = slot->source->name;
+  if (slot->source->fill) slot->source->fill(slot, stats);
   stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
   stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
   stats->interpreted_unmatched = onstack_load_relaxed(&session->interpreters.counters.unmatched);
   stats->interpreted_unnamed = onstack_load_relaxed(&session->interpreters.counters.unnamed);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
-  stats->clock = slot->clock->name;
   const bool runs = onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
   stats->blocked = onstack_load_relaxed(&counters->blocked) + (runs ? onstack_load_relaxed(&counters->waiting) : 0);
 }
 
-#define SESSION_STATS_SIZE_0_1 ((size_t)320)
+#define SESSION_STATS_SIZE_0_1 ((size_t)328)
 _Static_assert(offsetof(onstack_stats, clock) == SESSION_STATS_SIZE_0_1, "statistics grow at the end");
 
 int onstack_session_stats(const onstack_session *session, onstack_stats *stats) {

@@ -3,7 +3,7 @@
 
 #include "platform/calls.h"
 #include "platform/process.h"
-#include "sampler/source/clock.h"
+#include "sampler/source/source.h"
 #include "profile/report.h"
 #include "profile/store/store.h"
 #include "sampler/api/session.h"
@@ -33,20 +33,34 @@ static void text_send(statistics_text *text, int length) {
   if (text->writer(text->data, text->line, size) != 0) text->error = ONSTACK_E_OUTPUT;
 }
 
-static void text_write_counters(statistics_text *text, const onstack_clock_ops *clock, const onstack_stats *stats) {
-  int length = snprintf(text->line, sizeof(text->line),
-                        "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
-                        " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
-                        " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
-                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64
-                        " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
-                        stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
-                        stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
-                        stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
-                        stats->cpu_ns, stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+/* A line for those that only this source has. */
+static void text_write_source(statistics_text *text, const onstack_source *source, const onstack_stats *stats) {
+  if (!source->counters[0].key) return;
+  int used = snprintf(text->line, sizeof(text->line), "onstack.%s", source->name);
+  for (const onstack_source_counter *counter = source->counters; counter->key; counter++) {
+    uint64_t value;
+    memcpy(&value, (const char *)stats + counter->offset, sizeof(value));
+    used += snprintf(text->line + used, sizeof(text->line) - (size_t)used, " %s=%" PRIu64, counter->key, value);
+  }
+  text->line[used++] = '\n';
+  text_send(text, used);
+}
+
+static void text_write_counters(statistics_text *text, const onstack_source *source, const onstack_stats *stats) {
+  int length =
+      snprintf(text->line, sizeof(text->line),
+               "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
+               " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
+               " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
+               " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64 " period=%" PRIu64
+               " unit=%s running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
+               stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
+               stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed, stats->truncated,
+               stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded, stats->cpu_ns, stats->period,
+               onstack_unit_name(stats->period_unit), stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
-  /* No clock: in the child of a fork, whose session it is not. */
-  if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));
+  /* No name: in the child of a fork, whose session it is not. */
+  if (stats->clock) text_write_source(text, source, stats);
 }
 
 /* A line for all interpreters, where one was met. */
@@ -107,7 +121,7 @@ static void text_add(onstack_stats *stats, const onstack_statistics_more *more) 
   stats->recorded += more->weight;
   stats->samples += more->samples;
   stats->truncated += more->truncated;
-  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period_ns; /* 0: not a clock that knows */
+  if (stats->cpu_ns > 0) stats->cpu_ns += ticks * stats->period; /* 0: not a clock that knows */
 }
 
 static int text_write(statistics_text *text, onstack_session *session, const onstack_statistics_more *more, bool modules) {
@@ -115,7 +129,7 @@ static int text_write(statistics_text *text, onstack_session *session, const ons
   int error = onstack_session_stats(session, &stats);
   if (error < 0) return error;
   text_add(&stats, more);
-  text_write_counters(text, session->settings.clock, &stats);
+  text_write_counters(text, session->settings.source, &stats);
   text_write_interpreted(text, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);

@@ -26,7 +26,7 @@
 /* Entries are those of this process: what a thread knows of an older generation was its parent's. */
 static uint32_t labels_generation = LABELS_ENDED + 1;
 
-/* Initial-exec, as in sampler/source/clock_heap.c: no call of the loader, which may allocate. */
+/* Initial-exec, as in sampler/source/heap.c: no call of the loader, which may allocate. */
 static __thread __attribute__((tls_model("initial-exec"))) struct {
   onstack_label_entry *entry;
   uint32_t generation;

@@ -214,7 +214,7 @@ ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_threa
                                                ucontext_t *context, bool waited) {
   onstack_registers registers;
   uint64_t position;
-  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period, &position);
   if (!entry) return;
   onstack_registers_from(&registers, context);
   const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};

@@ -8,18 +8,17 @@
 #include "onstack/onstack.h"
 
 typedef struct onstack_settings {
-  uint64_t period_ns;
-  uint64_t period; /* as samples say it: period_ns, or bytes */
+  uint64_t period; /* in the source's unit */
   uint32_t heap_objects;
   uint32_t weight_max;
-  const struct onstack_clock_ops *clock; /* sampler/source/clock.h */
+  const struct onstack_source *source; /* sampler/source/source.h */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data;
   onstack_interpreter_list interpreters;
   uint32_t depth;
   uint32_t label_bytes;
   size_t buffer_bytes;
-  int32_t signal;
+  int32_t signal; /* 0: the source needs none */
   bool on_stack, threads, own_threads;
   bool at_once; /* ticks begin before rules are derived: the first stacks are cut rather than missing */
   bool resumed; /* in the child of a fork, see onstack_fork_set_follow: nothing that may wait or read files */

@@ -18,6 +18,7 @@
 #include "sampler/unwind/memory.h"
 #include "sampler/ring/ring.h"
 #include "sampler/threads/thread_table.h"
+#include "sampler/session/worker.h"
 #include "sampler/unwind/unwinder.h"
 
 #define ONSTACK_SLOT_FREE 0u
@@ -63,15 +64,17 @@ typedef struct onstack_slot_memory {
   size_t bytes;
 } onstack_slot_memory;
 
-/* What a clock without timers keeps (sampler/source/clock_ticker.c). */
+/* What the ticker keeps, where there are no timers (sampler/source/wall_signal.c). */
 typedef struct onstack_ticker {
+  const char *name;                  /* in statistics; NULL: the session has timers */
+  bool from_birth;                   /* the clock counts from each thread's own birth on */
   struct onstack_ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
   bool started;                      /* one round is over: threads that are new now began after the session did */
 } onstack_ticker;
 
 #define ONSTACK_HAND_ON_MOST 32u /* threads that were sent a process tick and have no record yet */
 
-/* What the consumer knows of the process ticks that it sends (sampler/source/hand_on.c). Stop reads `tids` after the consumer
+/* What the consumer knows of the process ticks that it sends (sampler/source/discovery.c). Stop reads `tids` after the consumer
    has ended. */
 typedef struct onstack_hand_on_state {
   uint64_t next_ns;       /* monotonic: no look before that, */
@@ -82,8 +85,18 @@ typedef struct onstack_hand_on_state {
   uint32_t tids[ONSTACK_HAND_ON_MOST];
 } onstack_hand_on_state;
 
+/* What the consumer knows of the search for new threads (sampler/source/discovery.c). */
+typedef struct onstack_discovery {
+  uint64_t
+      scan_age_ns; /* CPU time after which a scan takes a thread that has no timer; 0: hardly anything else finds threads, so
+                           they take each */
+  uint64_t next_scan_ns;
+  uint64_t scanned_cpu_ns; /* the process's CPU time at the last scan */
+  onstack_hand_on_state hand_on;
+} onstack_discovery;
+
 /*
- * What the clock `wall` keeps (sampler/source/clock_wall.c). Its memory is one mapping, which stays with the slot and has no
+ * What the source `wall` keeps (sampler/source/wall.c). Its memory is one mapping, which stays with the slot and has no
  * pages while no session runs. It is not allocated, because a thread that allocated while a session runs would leave its
  * allocator's lock to a child of fork.
  */
@@ -92,7 +105,7 @@ typedef struct onstack_wall_state {
   size_t bytes;
   struct onstack_wall_mark *marks;  /* by record; the looking thread's alone, until it has ended */
   struct onstack_wall_armed *armed; /* by record (atomic) */
-  uint8_t *reborn; /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
+  uint8_t *reborn; /* by record: another thread has the id since, and no timer (wall_source_doubts; atomic) */
   struct onstack_look *look;
   uint8_t *stacks;                        /* by record */
   size_t stride;                          /* bytes of one */
@@ -139,14 +152,15 @@ typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
-  int32_t signal; /* 0: its samples come by no signal */
-  uint64_t period_ns;
-  const struct onstack_clock_ops *clock; /* who ticks (sampler/source/clock.h); control only */
-  onstack_kind kind;                     /* of its ticks */
-  uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
-  uint32_t stack_bytes;                  /* the unwinder's need plus ours */
-  uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t pauses;                       /* ONSTACK_PAUSE_*: for how long the drain waits */
+  int32_t signal;                             /* 0: its samples come by no signal */
+  uint64_t period;                            /* what a tick stands for, in the source's unit */
+  const struct onstack_source *source;        /* control only, as the next */
+  const struct onstack_thread_timers *timers; /* of a source that arms threads (sampler/source/discovery.h) */
+  onstack_kind kind;                          /* of its ticks */
+  uint32_t weight_max;                        /* ticks that 250 ms hold, at least 1 */
+  uint32_t stack_bytes;                       /* the unwinder's need plus ours */
+  uint32_t wake;                              /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t pauses;                            /* ONSTACK_PAUSE_*: for how long the drain waits */
   uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t handing_on;       /* control sends process ticks to threads: stop waits for it (dekker) */
   uint32_t bounds_requested; /* by a record, for its stack */
@@ -156,7 +170,7 @@ typedef struct onstack_slot {
   bool says_states;           /* samples say the thread's state in labels of their own */
   uint32_t label_bytes;       /* room for the others */
   uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
-  uint64_t *runnable_ns;      /* by record (runnable.h); NULL: nobody asks. The clock's */
+  uint64_t *runnable_ns;      /* by record (sampler/source/arm.h); NULL: no source measures that */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
@@ -175,9 +189,10 @@ typedef struct onstack_slot {
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
   onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   onstack_slot_memory memory;
+  onstack_worker worker; /* a thread of the source's own, if it needs one */
+  onstack_discovery discovery;
   onstack_ticker ticker;
   onstack_wall_state wall;
-  onstack_hand_on_state hand_on;
   struct onstack_session *follower; /* goes on in children of fork(). Written under the control lock, read in the child */
   /* The sessions of one signal share one clock, which may be the one of another slot, so it can outlive this slot's session. */
   onstack_process_clock own_process_clock;

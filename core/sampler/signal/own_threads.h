@@ -74,7 +74,7 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
   return every;
 }
 
-/* ---- the other side (own_threads_wait.c): a signal's action is to change while threads of ours have it open, or a thread of
+/* ---- the other side (action.c): a signal's action is to change while threads of ours have it open, or a thread of
    ours has been killed ---- */
 
 /* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that

@@ -2,6 +2,7 @@
 #include "sampler/source/arm.h"
 
 #include "platform/sys.h"
+#include "sampler/session/record.h"
 
 #include <errno.h>
 #include <time.h>
@@ -52,8 +53,8 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }
-  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
-  if (onstack_timer_set(timer, clock, first_ns, slot->period_ns) < 0) {
+  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period);
+  if (onstack_timer_set(timer, clock, first_ns, slot->period) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. */
     onstack_timer_reset(timer);
     if (onstack_timer_take(timer, ONSTACK_TIMER_REFUSED, &id)) onstack_arm_remove(id);
@@ -65,4 +66,26 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
 ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
   onstack_timer_delete(id);
   onstack_sub_relaxed(&onstack_timers_held, 1u);
+}
+
+ONSTACK_HANDLER bool onstack_runnable_take(onstack_slot *slot, uint64_t index, uint64_t ns) {
+  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  while (held_ns >= ns)
+    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
+  return false;
+}
+
+static ONSTACK_HANDLER uint32_t runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
+  const uint64_t index = (uint64_t)(thread - slot->threads.records);
+  if (index >= ONSTACK_THREAD_RECORDS) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period;
+  if (periods == 0 || !onstack_runnable_take(slot, index, periods * slot->period)) return 0;
+  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
+}
+
+ONSTACK_HANDLER_APART void onstack_runnable_record(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
+  const uint32_t weight = runnable_periods(slot, thread);
+  if (weight == 0) return;
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  onstack_record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }

@@ -13,8 +13,6 @@
 #include "platform/context.h"
 #include "sampler/source/process_tick.h"
 #include "sampler/session/record.h"
-#include "sampler/ring/room.h"
-#include "sampler/source/runnable.h"
 #include "sampler/session/slot.h"
 
 #include <sys/prctl.h>
@@ -22,7 +20,7 @@
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 
 /*
- * Ours is a POSIX timer, or sent as if it were one (hand_on.c, clock_ticker.c), whose value lies in our thread
+ * Ours is a POSIX timer, or sent as if it were one (discovery.c, wall_signal.c), whose value lies in our thread
  * region. Somebody who sends our cookie by sigqueue has si_code
  * SI_QUEUE; another copy of this library has a region of its own.
  */
@@ -86,10 +84,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return NULL;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
-  onstack_seqlock_write_begin(&record->lock);
-  onstack_store_relaxed(&record->name[0], name[0]);
-  onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_seqlock_write_end(&record->lock);
+  onstack_thread_set_name(record, name);
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
   return record;
 }
@@ -110,8 +105,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
                                                                                         uint64_t brings_ns,
                                                                                         uint64_t age_ns) {
-  const uint64_t brings = (brings_ns + slot->period_ns - 1) / slot->period_ns;
-  const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t brings = (brings_ns + slot->period - 1) / slot->period;
+  const uint64_t most = brings + age_ns / slot->period;
   const uint64_t unaccounted = onstack_process_unaccounted(slot);
   if (unaccounted == UINT64_MAX) return brings;
   return unaccounted < most ? unaccounted : most;

@@ -82,4 +82,28 @@ ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t positi
 /* Free again: the consumer, of a freed place; or the claimer, without a begin. */
 ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
+/* ---- which bytes are sampled ---- */
+
+/*
+ * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
+ * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
+ */
+/* What one sampled allocation stands for. */
+typedef struct onstack_draw_weight {
+  uint32_t objects; /* at least 1 */
+  uint64_t bytes;
+} onstack_draw_weight;
+
+/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
+ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
+
+/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
+ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+
+/*
+ * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
+ * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
+ */
+ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
+
 #endif

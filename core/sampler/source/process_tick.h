@@ -11,7 +11,7 @@
  * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
  * Where a session has threads that got no timer, or a filter refuses to read the clock, it ticks each period.
  *
- * Control writes (clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
+ * Control writes (discovery.c), under the control lock; the handler reads. `record` never changes once it is set.
  */
 #ifndef ONSTACK_SAMPLER_SOURCE_PROCESS_TICK_H
 #define ONSTACK_SAMPLER_SOURCE_PROCESS_TICK_H
@@ -20,7 +20,7 @@
 
 #include <signal.h>
 
-/* si_timerid of a tick that control sends to a thread (sampler/source/hand_on.h): none of the kernel's. */
+/* si_timerid of a tick that control sends to a thread (sampler/source/discovery.h): none of the kernel's. */
 #define ONSTACK_PROCESS_HANDED_ON 0x7ffffffe
 
 /* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples

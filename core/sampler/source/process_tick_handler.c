@@ -33,7 +33,7 @@ ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
   const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks) + onstack_load_relaxed(&slot->counters.waiting);
   uint64_t cpu_ns;
   if (!onstack_process_used(slot, &cpu_ns)) return UINT64_MAX;
-  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period_ns - accounted);
+  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period - accounted);
   return unaccounted > 0 ? (uint64_t)unaccounted : 0;
 }
 
@@ -120,7 +120,7 @@ static ONSTACK_HANDLER int process_set_after(onstack_process_clock *clock, const
 int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader) {
   clock->looks = clock->rests = 0;
   clock->looks_most = 1;
-  onstack_store_relaxed(&clock->period_ns, leader->period_ns); /* handlers read it */
+  onstack_store_relaxed(&clock->period_ns, leader->period); /* handlers read it */
   clock->blind = process_set_after(clock, leader, 2 * clock->step_ns, false) != 0;
   if (!clock->blind) return 0;
   /* A filter lets nobody read the clock: it ticks each period. */

@@ -3,20 +3,13 @@
 
 #include "platform/process.h"
 #include "platform/calls.h"
-#include "sampler/threads/moment.h"
-#include "sampler/source/clock.h"
-#include "sampler/source/hand_on.h"
-#include "sampler/signal/own_threads.h"
 #include "sampler/threads/task.h"
+#include "sampler/signal/own_threads.h"
 #include "sampler/modules/modules.h"
-#include "sampler/source/arm.h"
-#include "sampler/source/process_tick.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #define THREADS_ASK_ROUNDS 64u   /* of a wait */
@@ -49,97 +42,17 @@ void onstack_threads_unprepare(void) {
   threads_region = NULL;
 }
 
-void onstack_threads_set_quota(void) {
-  struct rlimit limit;
-  uint32_t allowed = ONSTACK_THREAD_RECORDS;
-  if (getrlimit(RLIMIT_SIGPENDING, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 4 < allowed)
-    allowed = (uint32_t)(limit.rlim_cur / 4);
-  onstack_store_relaxed(&onstack_timers_allowed, allowed);
-}
-
-static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
-  if (record->name[0] == name[0] && record->name[1] == name[1]) return;
-  onstack_seqlock_write_begin(&record->lock);
-  onstack_store_relaxed(&record->name[0], name[0]);
-  onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_seqlock_write_end(&record->lock);
-}
-
-/* The host's function: it may be asked under the control lock, or while a stop that has the lock waits for our scan, so
-   what it starts or stops is refused (CONTEXT), as in a sink. */
-static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
-  ONSTACK_STOP_EXCEPTIONS;
-  char text[17] = {0};
-  if (!settings->thread_filter) return true;
-  memcpy(text, name, 16);
-  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
-  const bool wanted = settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
-  onstack_store_relaxed(&slot->sink_tid, 0);
-  return wanted;
-}
-
-/* `before`: ticks of what it has used since the session began. */
-static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t before) {
-  uint64_t name[2] = {0, 0};
-  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
-  if (!record) { /* there are more threads than records: each scan tries again */
-    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
-    return;
-  }
-  if (onstack_task_name(tid, name)) threads_set_name(record, name);
-  if (threads_is_wanted(slot, settings, tid, name)) {
-    slot->clock->arm(slot, record, tid);
-    onstack_store_relaxed(&record->timer.before, before < UINT16_MAX ? (uint16_t)before : UINT16_MAX);
-  } else
-    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
-}
-
-typedef struct threads_search {
-  onstack_slot *slot;
-  const onstack_settings *settings;
-  uint32_t least_us;
-  bool adopt;
-  bool owes;
-  bool found;
-} threads_search;
-
-static uint64_t threads_ticks_used(const onstack_slot *slot, uint32_t tid) {
-  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period_ns / 2) / slot->period_ns;
-}
-
-static void threads_look_at(void *data, uint32_t tid) {
-  threads_search *search = data;
-  if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
-  if (onstack_thread_find(&search->slot->threads, tid) || onstack_hand_on_is_sent(search->slot, tid)) return;
-  if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
-  search->found = true;
-  if (search->adopt)
-    threads_adopt(search->slot, search->settings, tid, search->owes ? threads_ticks_used(search->slot, tid) : 0);
-}
-
-/* `found`: there are threads without a record that have used `least_us` of CPU time. After the start they are new, and what
-   they have used on the CPU clock their first tick tells. */
-static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
-  const bool owes = onstack_observe(&slot->meets) && onstack_load_relaxed(&slot->process_clock);
-  threads_search search = {slot, settings, least_us, adopt, owes, false};
-  const int result = onstack_task_list_each(threads_look_at, &search);
-  *found |= search.found;
-  return result;
-}
-
-int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
-  bool found = false;
-  return threads_look(slot, settings, 0, true, &found);
-}
-
-/* Around all that arms outside of handlers. True if it may: pairs with onstack_threads_wait_scanned, where stop sees the
-   mark and waits, or we see its state. */
-static bool threads_scan_begin(onstack_slot *slot) {
+/* Pairs with onstack_threads_wait_scanned: stop sees the mark and waits, or we see its state. */
+bool onstack_threads_scan_begin(onstack_slot *slot) {
   onstack_dekker_store(&slot->scanning, 1u);
   return onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
 }
 
-static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
+void onstack_threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
+
+void onstack_threads_wait_scanned(onstack_slot *slot) {
+  for (uint32_t round = 0; onstack_dekker_load(&slot->scanning) != 0; round++) onstack_moment(round);
+}
 
 /* In these rounds of a wait the kernel is asked whether the thread is still there. */
 static bool threads_asks(uint32_t round) { return round % THREADS_ASK_ROUNDS == THREADS_ASK_ROUNDS - 1; }
@@ -182,32 +95,6 @@ static void threads_wait_process_ticks(const onstack_slot *slot) {
   if (slot->process_clock) onstack_threads_wait_outside(&slot->process_clock->inside);
 }
 
-/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Returns
-   the CPU time that this took. */
-static uint64_t threads_wait_claims(const onstack_slot *slot) {
-  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  threads_wait_process_ticks(slot);
-  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
-}
-
-uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
-  bool found = false;
-  if (least_us > 0) {
-    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
-    threads_look(slot, settings, least_us, false, &found);
-    if (!found) return 0;
-  }
-  const bool may = threads_scan_begin(slot);
-  const uint64_t waited_ns = threads_wait_claims(slot);
-  if (may) threads_look(slot, settings, least_us, true, &found);
-  threads_scan_end(slot);
-  return waited_ns;
-}
-
-void onstack_threads_wait_scanned(onstack_slot *slot) {
-  for (uint32_t round = 0; onstack_dekker_load(&slot->scanning) != 0; round++) onstack_moment(round);
-}
-
 static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     uint32_t tid = onstack_observe(&slot->threads.tids[i]);
@@ -234,9 +121,9 @@ static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record,
   uint64_t now_ns = 0;
   int32_t id;
   if (!onstack_timer_take(&record->timer, ONSTACK_TIMER_STOPPED, &id)) return;
-  if (!slot->clock->read(tid, &now_ns)) threads_count_ended(slot, record);
-  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period_ns, now_ns);
-  slot->clock->remove(id);
+  if (!slot->timers->read(tid, &now_ns)) threads_count_ended(slot, record);
+  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period, now_ns);
+  slot->timers->remove(id);
 }
 
 /*
@@ -275,7 +162,8 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
   onstack_add_relaxed(&counters->ticks, missing);
   onstack_add_relaxed(&counters->dropped_stopping, missing);
   if (missing > 0 && onstack_task_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
-  const bool awaited = missing > 0 || (slot->clock->awaits && slot->clock->awaits(slot));
+  const onstack_process_clock *clock = slot->process_clock;
+  const bool awaited = missing > 0 || (clock && onstack_timer_missing(&clock->record->timer, clock->due) > 0);
   note->waited_us = awaited ? onstack_task_cpu_us(tid) : 0u;
 }
 
@@ -302,7 +190,7 @@ static void threads_release(const onstack_slot *slot, onstack_thread *record, ui
   (void)tid;
   /* Stop may be taking it at this moment: one of us removes it. */
   if (onstack_timer_take(&record->timer, ONSTACK_TIMER_NONE, &id)) {
-    slot->clock->remove(id);
+    slot->timers->remove(id);
     threads_count_ended(slot, record);
   }
   onstack_timer_clear(&record->timer);
@@ -314,17 +202,17 @@ void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_rele
 /* It gets a new timer if it is another one than was armed. */
 static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t id;
-  if (!slot->clock->doubts || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
-  if (!slot->clock->doubts(slot, tid)) return;
+  if (onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
+  if (!slot->timers->doubts || !slot->timers->doubts(slot, tid)) return;
   onstack_slot *mine = &onstack_slots[slot->index];
-  if (threads_scan_begin(mine) && onstack_timer_take(&record->timer, ONSTACK_TIMER_ARMING, &id)) {
-    slot->clock->remove(id);
+  if (onstack_threads_scan_begin(mine) && onstack_timer_take(&record->timer, ONSTACK_TIMER_ARMING, &id)) {
+    slot->timers->remove(id);
     threads_count_ended(slot, record);
-    slot->clock->arm(mine, record, tid);
+    slot->timers->arm(mine, record, tid);
     /* Its name is another one, too. */
     onstack_thread_note_of(&slot->threads, record)->looked = (uint16_t)~onstack_load_relaxed(&record->timer.ticks);
   }
-  threads_scan_end(mine);
+  onstack_threads_scan_end(mine);
 }
 
 /* A look into /proc costs ten times as much as to ask whether the thread exists, and is left for the threads that have
@@ -345,7 +233,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     return;
   }
   note->looked = ticks; /* before the look: a tick meanwhile brings another one */
-  if (onstack_task_name(tid, name)) threads_set_name(record, name);
+  if (onstack_task_name(tid, name)) onstack_thread_set_name(record, name);
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
@@ -356,9 +244,9 @@ static uint32_t threads_note_waiting(const onstack_slot *slot, const onstack_tim
                                      onstack_thread_note *note) {
   const bool armed = onstack_timer_state_of(timer) == ONSTACK_TIMER_ARMED;
   uint64_t now_ns;
-  if (armed && !slot->clock->read(tid, &now_ns)) return onstack_load_relaxed(&note->waiting);
+  if (armed && !slot->timers->read(tid, &now_ns)) return onstack_load_relaxed(&note->waiting);
   const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
-  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks) : 0;
+  const int32_t missing = armed ? (int32_t)(onstack_timer_due(timer, slot->period, now_ns) - ticks) : 0;
   const uint32_t waiting = missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint32_t)missing : 0;
   onstack_store_relaxed(&note->ticks, ticks);
   onstack_store_relaxed(&note->waiting, waiting);

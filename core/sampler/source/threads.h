@@ -6,6 +6,22 @@
 #include "sampler/session/settings.h"
 #include "sampler/session/slot.h"
 
+/* How a session's threads tick: each has a timer of the kernel's, or a thread of ours sends the ticks (wall_signal.c). */
+typedef struct onstack_thread_timers {
+  /* Ticks for the thread `tid`: `record`, which is NONE or ARMING, is ARMED or REFUSED then. Start, or inside a scan. */
+  void (*arm)(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+  /* No more ticks by the id that onstack_timer_take gave. Any thread. */
+  void (*remove)(int32_t id);
+
+  /* The time on the clock of a thread. False if the thread has ended, or a filter refuses. Any thread. */
+  bool (*read)(uint32_t tid, uint64_t *ns);
+
+  /* An armed thread has had no tick since housekeeping looked last: true if it is another one than was armed under this id.
+     The consumer of the slot. NULL: something else finds that out. */
+  bool (*doubts)(const onstack_slot *slot, uint32_t tid);
+} onstack_thread_timers;
+
 /* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_threads_prepare(void);
 
@@ -15,23 +31,12 @@ ONSTACK_INTERNAL void onstack_threads_stay(void);
 /* Unmaps it, before there was any timer. Under the control lock. */
 ONSTACK_INTERNAL void onstack_threads_unprepare(void);
 
-/* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
-ONSTACK_INTERNAL void onstack_threads_set_quota(void);
-
-/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
-   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
-ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
-
-/*
- * Gives a timer to threads that have none yet and have used `least_us` of CPU time (the clock's `scan_age`). The consumer of
- * the slot only. Where nothing but scans finds threads, new ones are found late, and short ones missed.
- *
- * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
- */
-ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
-
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
+
+/* Around all that arms outside of handlers. True if it may: the slot is RUNNING. */
+ONSTACK_INTERNAL bool onstack_threads_scan_begin(onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_threads_scan_end(onstack_slot *slot);
 
 /* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
 ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/source/wall_account.h"
 
-#include "sampler/source/runnable.h"
+#include "sampler/source/arm.h"
 #include "sampler/unwind/rules.h"
 
 #include <string.h>
@@ -85,10 +85,10 @@ static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint
   static const char state[] = "state\0runnable";
   char labels[sizeof(state) + ONSTACK_MAX_LABEL_BYTES];
   const uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
-  const uint64_t ticks = (held_ns + (last ? slot->period_ns / 2 : 0)) / slot->period_ns;
+  const uint64_t ticks = (held_ns + (last ? slot->period / 2 : 0)) / slot->period;
   if (ticks == 0) return;
   /* A tick may come meanwhile, and take its part. */
-  const uint64_t ns = last ? held_ns : ticks * slot->period_ns;
+  const uint64_t ns = last ? held_ns : ticks * slot->period;
   if (!onstack_runnable_take(slot, index, ns)) return;
   onstack_walked_stack walked = mark->stack->walked;
   const uint32_t others = walked.label_bytes - mark->stack->wait_label_bytes;
@@ -106,10 +106,10 @@ static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
   if (!stack || stack->blocked_ns + mark->rest_ns == 0) return; /* no sample of no time */
   mark->rest_ns += stack->blocked_ns;
   stack->blocked_ns = 0;
-  const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
+  const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period;
   if (ticks == 0) return;
   wall_record(slot, mark, &stack->walked, mark->rest_ns, ticks);
-  mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period_ns;
+  mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period;
   mark->rest_ns = 0;
 }
 
@@ -144,12 +144,12 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
   onstack_add_relaxed(&slot->runnable_ns[index], mark->doubtful_ns); /* it waits still */
   if (mark->stack) {
     mark->stack->blocked_ns += unplaced_ns;
-    mark->ticked_ns += slot->period_ns / 2;
+    mark->ticked_ns += slot->period / 2;
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
   } else {
     const uint64_t lost_ns = unplaced_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
-    onstack_wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
+    onstack_wall_lose(slot, lost_ns, (lost_ns + slot->period / 2) / slot->period);
   }
   onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
   *mark = (onstack_wall_mark){.tid = 0};

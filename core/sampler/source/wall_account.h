@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The account of a thread on the clock `wall`: how long it was blocked and where, as looks tell it, and the samples of that
- * (clock_wall.c says by what rules). The looking thread's alone, and after its end the stopping one's.
+ * The account of a thread in the source `wall`: how long it was blocked and where, as looks tell it, and the samples of that
+ * (wall.c says by what rules). The looking thread's alone, and after its end the stopping one's.
  */
 #ifndef ONSTACK_SAMPLER_SOURCE_WALL_ACCOUNT_H
 #define ONSTACK_SAMPLER_SOURCE_WALL_ACCOUNT_H

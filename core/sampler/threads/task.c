@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,4 +230,14 @@ bool onstack_task_list_is_foreign(void) {
   path[length] = 0;
   while (last > 0 && path[last - 1] != '/') last--;
   return task_id(path + last) != (uint32_t)onstack_sys_gettid();
+}
+
+#define MOMENT_OFFERS 64u
+#define MOMENT_NS 50000
+
+void onstack_moment(uint32_t round) {
+  if (round < MOMENT_OFFERS)
+    sched_yield();
+  else
+    onstack_sys_sleep(MOMENT_NS);
 }

@@ -83,4 +83,13 @@ ONSTACK_INTERNAL uint64_t onstack_task_list_number(void);
  */
 ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
 
+/* ---- waiting for one ---- */
+
+/*
+ * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
+ * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
+ * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
+ */
+ONSTACK_INTERNAL void onstack_moment(uint32_t round);
+
 #endif

@@ -110,6 +110,16 @@ ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, 
 ONSTACK_INTERNAL onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table,
                                                              const onstack_thread *record);
 
+/* NUL-padded. Its claimer while the timer is NONE, then housekeeping. Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER void onstack_thread_set_name(onstack_thread *record,
+                                                                                   const uint64_t name[2]) {
+  if (record->name[0] == name[0] && record->name[1] == name[1]) return;
+  onstack_seqlock_write_begin(&record->lock);
+  onstack_store_relaxed(&record->name[0], name[0]);
+  onstack_store_relaxed(&record->name[1], name[1]);
+  onstack_seqlock_write_end(&record->lock);
+}
+
 /* True while its claimer fills it in, or gives it a timer: nobody else touches it. */
 static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
   return onstack_timer_state_of(&record->timer) <= ONSTACK_TIMER_ARMING;

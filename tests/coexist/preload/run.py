@@ -62,7 +62,7 @@ def shares(name, events, counters, cpu):
     for first, last in checker.windows(events, "O+", "O-"):
         counted = events[last]["ours"]
         ours_cpu += checker.cpu_ms(events[first], events[last]) / 1e3
-        ours += counted["ticks"] * counted["period_ns"] / 1e9
+        ours += counted["ticks"] * counted["period"] / 1e9
     parts = theirs / theirs_cpu, ours / ours_cpu, counters["ticks"] / HERTZ / cpu
     check(
         0.7 < parts[0] < 1.15 and 0.85 < parts[1] < 1.1 and 0.85 < parts[2] < 1.1,

@@ -19,7 +19,7 @@ type counters struct {
 	Running  int `json:"running"`
 	Sessions int `json:"sessions"`
 
-	PeriodNs        uint64 `json:"period_ns"`
+	Period          uint64 `json:"period"`
 	Ticks           uint64 `json:"ticks"`
 	Recorded        uint64 `json:"recorded"`
 	Samples         uint64 `json:"samples"`
@@ -84,7 +84,7 @@ func (o *ours) counters() *counters {
 
 func countersOf(s onstack.Stats) counters {
 	return counters{
-		PeriodNs: uint64(s.Period), Ticks: s.Ticks, Recorded: s.Recorded, Samples: s.Samples, Delivered: s.Delivered,
+		Period: s.Period.Amount, Ticks: s.Ticks, Recorded: s.Recorded, Samples: s.Samples, Delivered: s.Delivered,
 		Unattributed: s.Unattributed, DroppedRingFull: s.DroppedRingFull, DroppedNoStack: s.DroppedNoStack,
 		DroppedUnwinder: s.DroppedUnwinder, DroppedStopping: s.DroppedStopping, DroppedSink: s.DroppedSink,
 		Forwarded: s.Forwarded, ForwardedTimer: s.ForwardedTimer, Swallowed: s.Swallowed, Late: s.Late,
@@ -92,7 +92,7 @@ func countersOf(s onstack.Stats) counters {
 }
 
 func (c *counters) add(o *counters) {
-	c.PeriodNs = o.PeriodNs
+	c.Period = o.Period
 	c.Ticks += o.Ticks
 	c.Recorded += o.Recorded
 	c.Samples += o.Samples

@@ -80,7 +80,7 @@ int matrix_ours_churn(long times) {
     onstack_stats last = ours_total;
     ours_total = sum;
     if (result == 0) ours_add(&last);
-    ours_total.period_ns = last.period_ns;
+    ours_total.period = last.period;
     sum = ours_total;
     sum_sink_ticks += ours_total_sink_ticks;
   }
@@ -94,7 +94,7 @@ void matrix_ours_describe(FILE *out) {
   onstack_stats stats = ours ? ours_now() : ours_total;
   fprintf(out, ",\"ours\":{\"running\":%d,\"sessions\":%ld", !!ours, ours_sessions);
 #define FIELD(name) fprintf(out, ",\"" #name "\":%llu", (unsigned long long)stats.name)
-  FIELD(period_ns);
+  FIELD(period);
   FIELD(ticks);
   FIELD(recorded);
   FIELD(samples);

@@ -38,7 +38,7 @@ enum Colors {
 fn subtitle(profile: &Profile) -> String {
     let summary = profile.summary();
     let mut text = format!("{} {}", summary.value_type, amount(summary.total, &summary.unit));
-    let period = summary.counters.get("period_ns").and_then(|text| text.parse::<f64>().ok());
+    let period = summary.counters.get("period").and_then(|text| text.parse::<f64>().ok());
     if let Some(period) = period.filter(|&ns| ns > 0.0 && summary.unit == "nanoseconds") {
         text += &format!(" at {:.0} Hz", 1e9 / period);
     }

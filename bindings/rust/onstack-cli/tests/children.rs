@@ -118,7 +118,7 @@ fn one_profile_of_all_tells_them_apart() {
         .map(|key| number(key))
         .sum();
     assert_eq!(number("ticks"), number("recorded") + dropped + number("unattributed"), "{counters:?}");
-    assert_eq!(number("period_ns"), 1_000_000_000 / 499);
+    assert_eq!(number("period"), 1_000_000_000 / 499);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn processes_of_50_ms_weigh_what_they_used() {
     for profile in profiles.iter().filter(|profile| profile.top().get("main").is_some()) {
         let counters = profile.summary().counters;
         let number = |key: &str| counters[key].parse::<f64>().unwrap();
-        ticks += number("ticks") * number("period_ns") / 1e9;
+        ticks += number("ticks") * number("period") / 1e9;
         sampled += profile.top().total as f64 / 1e9;
         count += 1;
     }

@@ -224,7 +224,9 @@ extern "C" {
 pub struct onstack_stats {
     pub size: u32,
     pub running: u32,
-    pub period_ns: u64,
+    pub period: u64,
+    pub period_unit: onstack_unit,
+    pub reserved0: u32,
     pub ticks: u64,
     pub recorded: u64,
     pub samples: u64,
@@ -262,7 +264,6 @@ pub struct onstack_stats {
     pub interpreted_cut: u64,
     pub interpreted_unmatched: u64,
     pub interpreted_unnamed: u64,
-    pub heap_interval: u64,
 }
 extern "C" {
     pub fn onstack_session_stats(

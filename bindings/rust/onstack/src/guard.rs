@@ -248,7 +248,7 @@ impl ProfilerGuard<'_> {
     }
 
     fn write_older(&self, interval: &Interval, names: bool, age: Duration) -> Result<Profile> {
-        let form = Form { names, age, kind: self.clock.kind(), period: self.stats()?.period_in_unit() };
+        let form = Form { names, age, kind: self.clock.kind(), period: self.stats()?.period.amount };
         let bytes = interval.aggregate.write_pprof(interval.start, self.duration(interval), form)?;
         let mut profile = Profile::decode(&bytes)?;
         labels::add(&mut profile.message, &self.labels);

@@ -86,7 +86,7 @@ pub use options::{Clock, Fork, Options, Restore};
 pub use profile::Profile;
 pub use pull::{OwnedSample, Samples};
 pub use report::{Report, ReportBuilder, UnresolvedReport};
-pub use sample::{Kind, Sample, Truncation, Unit};
+pub use sample::{Kind, Period, Sample, Truncation, Unit};
 pub use session::{Session, Sink};
 pub use stats::Stats;
 pub use summary::Summary;

@@ -203,7 +203,7 @@ struct Comment {
 }
 
 /// What is so for each process, and no sum.
-const ALIKE: [&str; 3] = ["period_ns", "interval", "running"];
+const ALIKE: [&str; 2] = ["period", "running"];
 
 impl Comment {
     fn new(text: &str) -> Self {
@@ -291,10 +291,10 @@ mod tests {
     #[test]
     fn two_processes_share_what_is_the_same_and_add_up_what_counts() {
         let mut merge = Merge::default();
-        merge.add(&profile(0x5000, "b1", "onstack.stats ticks=3 period_ns=9 clock=cpu"), 11).unwrap();
-        merge.add(&profile(0x9000, "b1", "onstack.stats ticks=4 period_ns=9 clock=cpu late=1"), 12).unwrap();
+        merge.add(&profile(0x5000, "b1", "onstack.stats ticks=3 period=9 clock=cpu"), 11).unwrap();
+        merge.add(&profile(0x9000, "b1", "onstack.stats ticks=4 period=9 clock=cpu late=1"), 12).unwrap();
         merge.add(&profile(0x9000, "b2", "onstack.stats ticks=1"), 13).unwrap();
-        merge.add_comment("onstack.stats ticks=2 period_ns=9 clock=cpu late=3");
+        merge.add_comment("onstack.stats ticks=2 period=9 clock=cpu late=3");
         let merged = merge.finish().unwrap();
         assert_eq!(
             (merged.message.mapping.len(), merged.message.location.len(), merged.message.function.len()),
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(folded(&merged), "one;main;f 15\n");
         assert_eq!(merged.by_label("process").values, [(Some("tool".into()), 15)]);
         assert_eq!(merged.by_label("process_id").values.len(), 3);
-        assert_eq!(merged.comments().collect::<Vec<_>>(), ["onstack.stats ticks=10 period_ns=9 clock=cpu late=4"]);
+        assert_eq!(merged.comments().collect::<Vec<_>>(), ["onstack.stats ticks=10 period=9 clock=cpu late=4"]);
         assert_eq!((merged.message.time_nanos, merged.message.duration_nanos), (0x5000, 0x400a));
         let times = merged.message.sample.iter().flat_map(|sample| sample.times.iter()).map(|moment| moment.at);
         assert_eq!(times.collect::<Vec<_>>(), [3, 3 + 0x4000 / 1000, 3 + 0x4000 / 1000]);

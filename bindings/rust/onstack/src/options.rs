@@ -11,7 +11,7 @@ use onstack_sys as sys;
 
 use crate::error::{check, Error, Result};
 
-/// Of [`Clock::Wall`], unless set (core/sampler/source/clock_wall.c).
+/// Of [`Clock::Wall`], unless set (core/sampler/source/wall.c).
 const WALL_FREQUENCY: c_int = 20;
 
 /// Who ticks.

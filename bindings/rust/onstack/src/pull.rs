@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::sample::{Kind, Sample, Truncation, Unit};
+use crate::sample::{Kind, Period, Sample, Truncation, Unit};
 use crate::session::Session;
 use crate::stats::Stats;
 
@@ -27,7 +27,7 @@ pub struct OwnedSample {
     /// See [`Sample::time`].
     pub time: Duration,
     /// See [`Sample::period`].
-    pub period: Duration,
+    pub period: Period,
     /// See [`Sample::thread_id`].
     pub thread_id: i32,
     /// See [`Sample::thread_name`].

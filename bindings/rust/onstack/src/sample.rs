@@ -119,6 +119,27 @@ impl Unit {
     }
 }
 
+/// How much lies between one sample and the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Period {
+    /// In `unit`.
+    pub amount: u64,
+    /// What it is counted in: time, or bytes of [`Clock::Heap`](crate::Clock::Heap).
+    pub unit: Unit,
+}
+
+impl Period {
+    pub(crate) fn new(amount: u64, unit: u32) -> Self {
+        Self { amount, unit: Unit::from_code(unit) }
+    }
+
+    /// A period of time; `None` for one of another unit.
+    pub fn duration(self) -> Option<Duration> {
+        (self.unit == Unit::Nanoseconds).then(|| Duration::from_nanos(self.amount))
+    }
+}
+
 /// One sample, borrowed for the call of the sink that receives it.
 pub struct Sample<'a> {
     raw: &'a sys::onstack_sample,
@@ -158,12 +179,10 @@ impl<'a> Sample<'a> {
         Duration::from_nanos(self.raw.time_ns)
     }
 
-    /// Time of the session's clock between two ticks; zero where the value is no time.
-    pub fn period(&self) -> Duration {
-        match self.unit() {
-            Unit::Nanoseconds => Duration::from_nanos(self.raw.period),
-            _ => Duration::ZERO,
-        }
+    /// What the session's samples are apart: time between two ticks of a thread, or the mean number of bytes; amount 0 where
+    /// each event is a sample.
+    pub fn period(&self) -> Period {
+        Period::new(self.raw.period, self.raw.unit)
     }
 
     /// The kernel's number of the thread.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use onstack_sys as sys;
 
 use crate::error::{check, Result};
-use crate::sample::Truncation;
+use crate::sample::{Period, Truncation};
 use crate::writer::written;
 
 /// What a comment with counters begins with; `key=value` follow, with spaces between.
@@ -23,8 +23,9 @@ pub(crate) const COUNTERS: &str = "onstack.stats";
 pub struct Stats {
     /// Whether the session is sampling.
     pub running: bool,
-    /// Time of the session's clock between two ticks; zero with [`Clock::Heap`](crate::Clock::Heap).
-    pub period: Duration,
+    /// What samples are apart: time between two ticks of a thread; with [`Clock::Heap`](crate::Clock::Heap) the mean number of
+    /// allocated bytes.
+    pub period: Period,
     /// Ticks that were recognized as this session's.
     pub ticks: u64,
     /// Ticks whose sample went into the buffer.
@@ -102,17 +103,9 @@ pub struct Stats {
     pub interpreted_unmatched: u64,
     /// Of `interpreted`, those with a function that was gone before it was named.
     pub interpreted_unnamed: u64,
-    /// Mean number of allocated bytes per sample with [`Clock::Heap`](crate::Clock::Heap); otherwise 0.
-    pub heap_interval: u64,
 }
 
 impl Stats {
-    /// The period in nanoseconds, or in bytes for allocations.
-    pub(crate) fn period_in_unit(&self) -> u64 {
-        u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX) + self.heap_interval
-        // one of them is 0
-    }
-
     /// Samples that ended early for that reason.
     pub fn truncated_by(&self, reason: Truncation) -> u64 {
         self.truncated_by.get(reason.code() as usize).copied().unwrap_or(0)
@@ -128,8 +121,7 @@ impl Stats {
         check(unsafe { sys::onstack_session_stats(session, &mut raw) })?;
         Ok(Self {
             running: raw.running != 0,
-            period: Duration::from_nanos(raw.period_ns),
-            heap_interval: raw.heap_interval,
+            period: Period::new(raw.period, raw.period_unit),
             ticks: raw.ticks,
             recorded: raw.recorded,
             samples: raw.samples,

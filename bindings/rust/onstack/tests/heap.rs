@@ -22,7 +22,8 @@ const ROUNDS: usize = 300;
 fn guard(interval: u32) -> ProfilerGuard<'static> {
     let guard = ProfilerGuardBuilder::default().clock(Clock::Heap).heap_interval(interval).build().unwrap();
     let stats = guard.stats().unwrap();
-    assert_eq!((stats.period, stats.heap_interval), (Duration::ZERO, u64::from(interval)));
+    let period = stats.period;
+    assert_eq!((period.amount, period.unit, period.duration()), (u64::from(interval), onstack::Unit::Bytes, None));
     guard
 }
 

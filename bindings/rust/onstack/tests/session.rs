@@ -23,7 +23,7 @@ fn the_closure_sees_every_sample() {
         sender
             .send((name, sample.thread_id(), sample.weight(), sample.frames().to_vec(), sample.truncation()))
             .unwrap();
-        assert_eq!(sample.period(), Duration::from_millis(5));
+        assert_eq!(sample.period().duration(), Some(Duration::from_millis(5)));
         assert_eq!((sample.kind(), sample.unit()), (onstack::Kind::Cpu, onstack::Unit::Nanoseconds));
         assert_eq!(sample.value(), u64::from(sample.weight()) * 5_000_000);
     })

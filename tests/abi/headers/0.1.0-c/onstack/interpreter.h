@@ -90,8 +90,8 @@ struct onstack_frame_provider {
    * Context: an ordinary thread, one call at a time, at start and after each load or unload. `copy` may run as soon as it
    *   returns, so all that `copy` reads must be ready.
    * Returns: the number of ranges, plus ONSTACK_LOOP_JUMPS if it applies; 0 if there is no interpreter; -EAGAIN if it
-   *   has not started yet, to be called again soon; another -errno or ONSTACK_E_* if the provider cannot follow it, to be called
-   *   no more.
+   *   has not started yet, to be called again soon; another -errno or ONSTACK_E_* if the provider cannot follow it, to be
+   *   called no more.
    */
   int (*prepare)(void *data, const onstack_frame_memory *memory, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
   /*

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and the clock, which
- * does not tick. One session at a time.
+ * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and the session's side.
+ * One session at a time.
  */
-#include "sampler/source/draw.h"
 #include "sampler/source/live.h"
 #include "platform/process.h"
 #include "sampler/signal/own_threads.h"
@@ -12,13 +11,13 @@
 #include "platform/atomics.h"
 #include "platform/calls.h"
 #include "platform/sys.h"
-#include "sampler/source/clock.h"
+#include "sampler/source/source.h"
+#include "sampler/source/threads.h"
 #include "onstack/heap.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
-#include <inttypes.h>
-#include <stdio.h>
+#include <errno.h>
 
 /* What every allocation looks at. Written by start and stop; the number publishes the rest, and a thread that reads it late may
    find the marks of before the first start. */
@@ -224,76 +223,61 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
   onstack_heap_allocated(to, size);
 }
 
-/* ---- the clock ---- */
+/* ---- the source ---- */
 
-#define CLOCK_HEAP_INTERVAL (512u << 10)
-#define CLOCK_HEAP_OBJECTS 16384u
-#define CLOCK_HEAP_OBJECTS_MAX (1u << 20)
+#define HEAP_INTERVAL (512u << 10)
+#define HEAP_OBJECTS 16384u
+#define HEAP_OBJECTS_MAX (1u << 20)
 
-static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
+static uint64_t heap_source_sessions; /* that have been, in this process and its parents */
 /* Whose blocks are in the table, until its sink has heard of them all: longer than it samples. Under the control lock. */
-static const onstack_slot *clock_heap_owner;
-static uint64_t clock_heap_told; /* ends that its sink has had; the owner's consumer alone */
+static const onstack_slot *heap_source_owner;
+static uint64_t heap_source_told; /* ends that its sink has had; the owner's consumer alone */
 
-static int clock_heap_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
+static int heap_source_check(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  *fault = "thread_filter: needs a clock of real time";
+  if (options->thread_filter) return ONSTACK_E_OPTIONS;
   *fault = "frequency: the heap clock has none, leave it out";
   if (options->frequency != 0) return ONSTACK_E_OPTIONS;
   *fault = "heap_objects: give 1,048,576 at most";
-  if (options->heap_objects > CLOCK_HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
+  if (options->heap_objects > HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
   *fault = NULL;
-  settings->period = options->heap_interval ? options->heap_interval : CLOCK_HEAP_INTERVAL;
-  settings->period_ns = settings->period; /* nothing ticks by it */
+  settings->period = options->heap_interval ? options->heap_interval : HEAP_INTERVAL;
   settings->weight_max = 1;
-  settings->heap_objects = options->heap_objects ? options->heap_objects : CLOCK_HEAP_OBJECTS;
+  settings->heap_objects = options->heap_objects ? options->heap_objects : HEAP_OBJECTS;
+  settings->signal = 0;
   return 0;
 }
 
-/* Each sample is made with every signal blocked. */
-static int clock_heap_probe(int32_t signal) {
+static int heap_source_start(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_kernel_sigset none = 0;
-  (void)signal;
-  return onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) == 0 ? 0 : ONSTACK_E_CLOCK;
-}
-
-static int clock_heap_join(onstack_slot *slot, const onstack_settings *settings) {
-  if (clock_heap_owner) return ONSTACK_E_SESSIONS;
-  const int result = onstack_live_make(settings->heap_objects);
-  if (result < 0) return result;
-  clock_heap_owner = slot;
+  /* Each sample is made with every signal blocked. */
+  if (onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) != 0) return ONSTACK_E_CLOCK;
+  if (heap_source_owner) return ONSTACK_E_SESSIONS;
+  if (onstack_live_make(settings->heap_objects) < 0) return -ENOMEM;
+  heap_source_owner = slot;
   /* Several sessions may share one profile: numbers of objects come once in a process. The consumer looks at this already. */
-  clock_heap_told = 0;
-  onstack_publish(&slot->object_base, ++clock_heap_sessions << 40);
+  heap_source_told = 0;
+  onstack_publish(&slot->object_base, ++heap_source_sessions << 40);
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+  heap_switch_on(slot, (uint32_t)settings->period);
   return 0;
 }
 
-static int clock_heap_start(onstack_slot *slot, int listed) {
-  (void)listed;
-  heap_switch_on(slot, (uint32_t)slot->periods[ONSTACK_KIND_ALLOCATION]);
-  return 0;
-}
-
-static void clock_heap_leave(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->object_base) != 0) heap_switch_off();
-}
-
-static void clock_heap_drop(onstack_slot *slot) {
-  if (slot != clock_heap_owner) return;
-  onstack_live_drop();
-  clock_heap_owner = NULL;
-}
-
-static void clock_heap_after_fork(void) {
+static void heap_source_stop(onstack_slot *slot) {
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   heap_switch_off();
-  clock_heap_owner = NULL;
+  onstack_threads_wait_idle(slot);
 }
 
-static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
-  (void)tid;
-  *ns = 0;
-  return false;
+static void heap_source_drop(onstack_slot *slot) {
+  if (slot != heap_source_owner) return;
+  heap_switch_off(); /* in the child of a fork it is on */
+  onstack_live_drop();
+  heap_source_owner = NULL;
 }
 
-static int clock_heap_tell(const onstack_slot *slot, uint32_t place, onstack_sink sink, void *data) {
+static int heap_source_tell(const onstack_slot *slot, uint32_t place, onstack_sink sink, void *data) {
   ONSTACK_STOP_EXCEPTIONS;
   static const uint64_t no_frames[1];
   const onstack_live_note *note = &onstack_live.notes[place];
@@ -312,52 +296,47 @@ static int clock_heap_tell(const onstack_slot *slot, uint32_t place, onstack_sin
   return sink(data, &sample);
 }
 
-/* Of all that was freed and whose allocation the sink has had. */
-static bool clock_heap_deliver_ends(onstack_slot *slot, onstack_sink sink, void *data, uint64_t *refused) {
-  if (onstack_observe(&slot->object_base) == 0) return true; /* it has not joined: the table may be another session's */
+/* Tells the sink of all that was freed and whose allocation it has had. False: it forked, and this is the child. */
+static bool heap_source_tell_ends(onstack_slot *slot, const onstack_source_round *round) {
+  if (onstack_observe(&slot->object_base) == 0) return true; /* it has not begun: the table may be another session's */
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   const uint64_t freed = onstack_load_relaxed(&onstack_live.freed);
   const uint64_t delivered = onstack_load_relaxed(&slot->ring.head);
-  if (freed == clock_heap_told) return true;
+  if (freed == heap_source_told) return true;
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
   for (uint32_t place = 0; (place = onstack_live_next_freed(place, delivered)) != ONSTACK_LIVE_NONE; place++) {
-    const int result = sink ? clock_heap_tell(slot, place, sink, data) : 0;
+    const int result = round->sink ? heap_source_tell(slot, place, round->sink, round->data) : 0;
     if (onstack_load_relaxed(&slot->generation) != generation) return false;
-    if (result != 0) onstack_add_relaxed(refused, (uint64_t)1);
+    if (result != 0) onstack_add_relaxed(round->refused, (uint64_t)1);
     onstack_live_release(place);
-    clock_heap_told++;
+    heap_source_told++;
   }
   onstack_store_relaxed(&slot->sink_tid, 0);
   return true;
 }
 
-static void clock_heap_fill(const onstack_slot *slot, onstack_stats *stats) {
+static bool heap_source_tend(onstack_slot *slot, const onstack_source_round *round) {
+  if (heap_source_tell_ends(slot, round) && round->due) onstack_threads_tend(slot);
+  return false;
+}
+
+static void heap_source_fill(const onstack_slot *slot, onstack_stats *stats) {
   (void)slot;
   stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
   stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
   stats->heap_in_use = onstack_live_bytes();
 }
 
-static int clock_heap_text(const onstack_stats *stats, char *out, size_t capacity) {
-  return snprintf(out, capacity, "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n",
-                  stats->heap_interval, stats->heap_untracked, stats->heap_reused);
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
+ONSTACK_INTERNAL_DEFINE const onstack_source onstack_source_heap = {
     .name = "heap",
     .number = ONSTACK_CLOCK_HEAP,
     .kind = ONSTACK_KIND_ALLOCATION,
-    .silent = true,
-    .accept = clock_heap_accept,
-    .probe = clock_heap_probe,
-    .scan_age = onstack_clock_scan_all,
-    .join = clock_heap_join,
-    .start = clock_heap_start,
-    .leave = clock_heap_leave,
-    .read = clock_heap_read,
-    .deliver_ends = clock_heap_deliver_ends,
-    .fill = clock_heap_fill,
-    .text = clock_heap_text,
-    .drop = clock_heap_drop,
-    .after_fork = clock_heap_after_fork,
+    .unit = ONSTACK_UNIT_BYTES,
+    .counters = {{"untracked", offsetof(onstack_stats, heap_untracked)}, {"reused", offsetof(onstack_stats, heap_reused)}},
+    .check = heap_source_check,
+    .start = heap_source_start,
+    .tend = heap_source_tend,
+    .stop = heap_source_stop,
+    .drop = heap_source_drop,
+    .fill = heap_source_fill,
 };

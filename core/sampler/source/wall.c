@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Real time without a signal to anybody who waits. On the processor a thread has ticks of its CPU time, as on the clock `cpu`.
+ * Real time without a signal to anybody who waits. On the processor a thread has ticks of its CPU time, as by the source `cpu`.
  * Off it, a thread of ours looks at it from outside (look.h), once a period on average.
  *
  * How long a thread was blocked between two looks is no estimate: real time, less the time that it ran and the time that it
@@ -23,14 +23,12 @@
  * tick, or to the one where it is blocked.
  */
 #include "platform/process.h"
-#include "sampler/threads/moment.h"
-#include "sampler/source/clock.h"
+#include "sampler/threads/task.h"
+#include "sampler/source/discovery.h"
 #include "sampler/source/wall_account.h"
 #include "sampler/source/arm.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -196,7 +194,7 @@ static void wall_visit(onstack_slot *slot, onstack_wall_state *state, uint32_t i
     onstack_wall_gone(slot, mark, index, onstack_monotonic_ns());
 }
 
-/* ---- the clock ---- */
+/* ---- the source ---- */
 
 static void wall_visit_all(onstack_slot *slot, onstack_wall_state *state) {
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++)
@@ -205,8 +203,8 @@ static void wall_visit_all(onstack_slot *slot, onstack_wall_state *state) {
 
 /* Nothing tells what new threads did before they had a timer: that counts as lost. `half_ns`: in the end half a tick is one. */
 static void wall_count_unseen(onstack_slot *slot, onstack_wall_state *state, uint64_t half_ns) {
-  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period_ns;
-  const uint64_t counted_ns = ticks * slot->period_ns;
+  const uint64_t unseen_ns = onstack_load_relaxed(&state->unseen_ns), ticks = (unseen_ns + half_ns) / slot->period;
+  const uint64_t counted_ns = ticks * slot->period;
   if (ticks == 0) return;
   onstack_sub_relaxed(&state->unseen_ns, counted_ns < unseen_ns ? counted_ns : unseen_ns);
   onstack_wall_lose(slot, counted_ns, ticks);
@@ -232,17 +230,17 @@ static bool wall_enter(onstack_wall_state *state) {
 
 static void wall_leave(onstack_wall_state *state) { onstack_publish(&state->looking, 0u); }
 
-static uint64_t clock_wall_work(void *data) {
+static uint64_t wall_source_work(void *data) {
   onstack_slot *slot = data;
   onstack_wall_state *state = &slot->wall;
-  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
-  if (!wall_enter(state)) return slot->period_ns % WALL_LONGEST_NS;
+  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period % WALL_LONGEST_NS;
+  if (!wall_enter(state)) return slot->period % WALL_LONGEST_NS;
   uint64_t now_ns = onstack_monotonic_ns();
   if (now_ns >= state->next_ns) {
     /* The first round looks at every thread, and is no measure for those that follow. */
     state->took_ns = (state->took_ns * 7 + wall_round(slot, state, now_ns)) / 8;
     const uint64_t pause_ns =
-        slot->period_ns / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period_ns);
+        slot->period / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period);
     state->next_ns = now_ns + (state->took_ns * WALL_SHARE > pause_ns ? state->took_ns * WALL_SHARE : pause_ns);
     now_ns = onstack_monotonic_ns();
   }
@@ -260,7 +258,7 @@ static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
   }
 }
 
-static void clock_wall_finish(onstack_slot *slot) {
+static void wall_source_finish(onstack_slot *slot) {
   onstack_wall_state *state = &slot->wall;
   const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
   for (uint32_t round = 0; !wall_enter(state); round++) onstack_moment(round);
@@ -270,10 +268,10 @@ static void clock_wall_finish(onstack_slot *slot) {
     wall_wait_for_room(slot, until_ns);
     onstack_wall_end(slot, &state->marks[i], i);
   }
-  wall_count_unseen(slot, state, slot->period_ns / 2);
+  wall_count_unseen(slot, state, slot->period / 2);
 }
 
-static void clock_wall_drop(onstack_slot *slot) {
+static void wall_source_drop(onstack_slot *slot) {
   onstack_wall_state *state = &slot->wall;
   slot->runnable_ns = NULL;
   state->marks = NULL;
@@ -294,26 +292,23 @@ static int wall_take_memory(onstack_wall_state *state, size_t bytes) {
   return 0;
 }
 
-static int clock_wall_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
-  onstack_options own = *options;
-  if (own.frequency == 0) own.frequency = WALL_FREQUENCY;
-  return onstack_clock_accept_rate(&own, settings, fault);
+/* Of a blocked thread there are two registers, from which rules alone lead further. */
+static int wall_source_check(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  const int result = onstack_source_check_rate(options, WALL_FREQUENCY, settings, fault);
+  if (result < 0 || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only) return result;
+  *fault = settings->custom ? "custom_unwinder: cannot walk a thread from outside: take another clock"
+                            : "unwinder: give rules or pc_only: no other can walk a thread from outside";
+  return ONSTACK_E_UNWINDER;
 }
 
-static int clock_wall_probe(int32_t signal) {
-  const int result = onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, signal, 0);
-  if (result != 0) return result;
-  return onstack_look_works() ? 0 : ONSTACK_E_CLOCK;
-}
-
-static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings) {
-  (void)settings;
+/* Its pages, before any thread is armed. */
+static int wall_source_prepare(onstack_slot *slot) {
   onstack_wall_state *state = &slot->wall;
   const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
                armed = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_armed), reborn = ONSTACK_THREAD_RECORDS;
   const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
                stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
-  clock_wall_drop(slot); /* in the child of a fork, the parent's */
+  wall_source_drop(slot); /* in the child of a fork, the parent's */
   const int result = wall_take_memory(state, marks + waits + armed + reborn + look + ONSTACK_THREAD_RECORDS * stride);
   if (result < 0) return result;
   *state = (onstack_wall_state){.memory = state->memory,
@@ -326,10 +321,11 @@ static int clock_wall_join(onstack_slot *slot, const onstack_settings *settings)
                                 .stacks = state->memory + marks + waits + armed + reborn + look,
                                 .stride = stride};
   slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
+  slot->says_states = true;
   return 0;
 }
 
-static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+static void wall_source_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_wall_state *state = &slot->wall;
   const size_t index = (size_t)(record - slot->threads.records);
   uint64_t cpu_ns;
@@ -345,17 +341,17 @@ static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t 
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }
 
-static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
+static bool wall_source_read(uint32_t tid, uint64_t *ns) {
   return onstack_timer_read_clock(onstack_timer_cpu_clock(tid), ns);
 }
 
-static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
+static bool wall_source_doubts(const onstack_slot *slot, uint32_t tid) {
   const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   uint8_t *reborn = slot->wall.reborn;
   return record && reborn && onstack_exchange(&reborn[record - slot->threads.records], (uint8_t)0) != 0;
 }
 
-static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {
+static void wall_source_fill(const onstack_slot *slot, onstack_stats *stats) {
   const onstack_wall_state *state = &slot->wall;
   stats->wall_rounds = onstack_load_relaxed(&state->rounds);
   stats->wall_looks = onstack_load_relaxed(&state->looks);
@@ -363,34 +359,47 @@ static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {
   stats->wall_refused = onstack_load_relaxed(&state->refused);
 }
 
-static int clock_wall_text(const onstack_stats *stats, char *out, size_t capacity) {
-  return snprintf(out, capacity, "onstack.wall rounds=%" PRIu64 " looks=%" PRIu64 " moved=%" PRIu64 " refused=%" PRIu64 "\n",
-                  stats->wall_rounds, stats->wall_looks, stats->wall_moved, stats->wall_refused);
+static const onstack_thread_timers wall_timers = {
+    .arm = wall_source_arm, .remove = onstack_arm_remove, .read = wall_source_read, .doubts = wall_source_doubts};
+
+static int wall_source_start(onstack_slot *slot, const onstack_settings *settings) {
+  if (onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0) < 0 || !onstack_look_works()) return ONSTACK_E_CLOCK;
+  int result = wall_source_prepare(slot);
+  if (result < 0) return result == -ENOMEM ? result : ONSTACK_E_CLOCK;
+  result = onstack_discovery_start(slot, settings, &wall_timers);
+  if (result < 0 || !settings->threads) return result; /* polls look, then */
+  result = onstack_worker_start_for(&slot->worker, "onstack-wall", wall_source_work, slot);
+  if (result < 0) onstack_discovery_stop(slot);
+  return result;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
+static bool wall_source_tend(onstack_slot *slot, const onstack_source_round *round) {
+  const bool away = onstack_discovery_tend(slot, round, WALL_SCAN_SHARE);
+  if (round->runs && !round->settings->threads) wall_source_work(slot);
+  return away;
+}
+
+/* What is held back becomes samples while the slot runs yet. */
+static void wall_source_stop(onstack_slot *slot) {
+  onstack_worker_stop(&slot->worker);
+  wall_source_finish(slot);
+  onstack_discovery_stop(slot);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_source onstack_source_wall = {
     .name = "wall",
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
-    .from_outside = true,
-    .says_states = true,
+    .unit = ONSTACK_UNIT_NANOSECONDS,
     .label_bytes = ONSTACK_WAIT_LABEL_BYTES,
-    .filters = true,
-    .accept = clock_wall_accept,
-    .probe = clock_wall_probe,
-    .scan_age = onstack_clock_scan_all,
-    .scan_share = WALL_SCAN_SHARE,
-    .join = clock_wall_join,
-    .start = onstack_clock_start_listed,
-    .finish = clock_wall_finish,
-    .arm = clock_wall_arm,
-    .remove = onstack_arm_remove,
-    .read = clock_wall_read,
-    .doubts = clock_wall_doubts,
-    .work = clock_wall_work,
-    .thread_name = "onstack-wall",
-    .works_in_polls = true,
-    .fill = clock_wall_fill,
-    .text = clock_wall_text,
-    .drop = clock_wall_drop,
+    .counters = {{"rounds", offsetof(onstack_stats, wall_rounds)},
+                 {"looks", offsetof(onstack_stats, wall_looks)},
+                 {"moved", offsetof(onstack_stats, wall_moved)},
+                 {"refused", offsetof(onstack_stats, wall_refused)}},
+    .check = wall_source_check,
+    .start = wall_source_start,
+    .tend = wall_source_tend,
+    .stop = wall_source_stop,
+    .drop = wall_source_drop,
+    .fill = wall_source_fill,
 };
