@@ -24,7 +24,7 @@ GENERATED = ("docs/BENCHMARKS.md", "docs/ENGINES.md", "docs/MATRIX.md")
 INTERNAL = ("docs/ARCHITECTURE.md", "docs/SIGNALS", "docs/SIGNAL-SAFETY.md", "docs/UNWINDING.md", "docs/COVERAGE.md",
             "docs/decisions/", "tests/", "CONTRIBUTING.md")  # pages for developers: internal functions may be named
 SKIPPED = {".git", "build", "target", "__pycache__", "node_modules"}
-PLACES = "ci|core|docs|tests|bindings|examples"
+PLACES = "ci|core|plugins|docs|tests|bindings|examples"
 CONTEXTS = "base|handler|allocator|control|drain|profile|session|preload"
 ENDINGS = r"\.(?:c|h|cpp|hpp|go|rs|py|sh|md|mk|map|json|toml|allow|exports|bin)$"
 FOREIGN = ("kernel/", "arch/", "linux/", "sysdeps/", "include/", "fs/", "runtime/", "src/runtime/")  # files of Linux, libc and Go
@@ -69,7 +69,7 @@ class Tree:
         self.names.update(re.findall(r"\b(?:ONSTACK|onstack)_\w+|\bSOAK_\w+", text))
         self.tests.update(re.findall(r"^func (Test\w+)", text, re.M) if path.endswith("_test.go") else ())
         self.cited += [(path, page, anchor) for page, anchor in re.findall(r"\b(docs/[\w/-]+\.md)(?:#([\w-]+))?", text)]
-        if path.startswith("core/") and path.endswith((".c", ".h")):
+        if path.startswith(("core/", "plugins/")) and path.endswith((".c", ".h")):
             for name, value in re.findall(r"^[ \t]*#[ \t]*define[ \t]+([A-Z]\w+)[ \t]+([^\n/]+)", text, re.M):
                 self.constants.setdefault(name, set()).add(value.strip())
 

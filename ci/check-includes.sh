@@ -60,6 +60,17 @@ while read -r directory; do
   complain "$directory is not in the order; add it to ci/check-includes.sh and docs/ARCHITECTURE.md"
 done < <(find "$root" -name '*.[ch]' -not -path "$root/include/*" -not -path "$root/package/*" -printf '%h\n' | sort -u)
 
+# A plug-in sees its own files and the public headers.
+if [ "$root" = core ]; then
+  while IFS=: read -r file line text; do
+    seen=$((seen + 1))
+    included=${text#*\"}
+    included=${included%%\"*}
+    case $included in onstack/*) continue ;; esac
+    [ -f "${file%/*}/$included" ] || complain "$file:$line: a plug-in may include its own files and public headers, not \"$included\""
+  done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' plugins --include='*.[ch]')
+fi
+
 # A .c and its .h are one: what the .c includes, both depend on.
 find_circle() { # which files
   grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$root" --include="$1" |

@@ -30,7 +30,7 @@ run_tests() {
 
 report() {
   mkdir -p "$out/html"
-  python3 -m gcovr --root . --filter core/platform/ --filter core/sampler/ --filter core/profile/ --object-directory "$out/obj" "$out/obj" --gcov-ignore-parse-errors=all \
+  python3 -m gcovr --root . --filter core/platform/ --filter core/sampler/ --filter core/profile/ --filter plugins/ --object-directory "$out/obj" "$out/obj" --gcov-ignore-parse-errors=all \
     --merge-mode-functions=separate --json "$out/coverage.json" --txt "$out/lines.txt" --html-details "$out/html/index.html" \
     >"$out/gcovr.log" 2>&1 || { tail -20 "$out/gcovr.log"; exit 1; }
   python3 tests/coverage/report.py "$out/coverage.json" "$out/uncovered.txt"

@@ -157,7 +157,7 @@ run_valgrind() {
 }
 
 # All C that is ours and not generated: bindings/go/onstack_core.c is the core again.
-checked_trees="core/platform core/sampler core/profile core/preload core/heap core/adapters"
+checked_trees="core/platform core/sampler core/profile core/preload core/heap core/adapters plugins/interpreters"
 checked_bridge=$(find bindings/go -maxdepth 1 -name '*.c' ! -name onstack_core.c | sort)
 
 run_cppcheck() {
@@ -166,7 +166,7 @@ run_cppcheck() {
   # shellcheck disable=SC2086
   if timeout -k 5 280 cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
     --suppressions-list=tests/sanitizers/cppcheck.supp -D__x86_64__ -D__linux__ -D_GNU_SOURCE -D__GNUC__=12 \
-    -I core/include -I core -I bindings/go $checked_trees $checked_bridge >"$out/cppcheck.log" 2>&1; then
+    -I core/include -I core -I plugins/interpreters/include -I bindings/go $checked_trees $checked_bridge >"$out/cppcheck.log" 2>&1; then
     echo "sanitizers: cppcheck: clean"
   else
     failed+=(cppcheck)
@@ -183,7 +183,7 @@ export_header() { # directory
 
 # file, check and line of the source; a line that is found twice is one.
 tidy_found() { # log
-  sed -nE 's,^.*((core|bindings)/[^:]*):([0-9]+):[0-9]+: (warning|error): (.*) \[([^],]*).*,\1 \3 \6,p' "$1" | sort -u |
+  sed -nE 's,^.*((core|plugins|bindings)/[^:]*):([0-9]+):[0-9]+: (warning|error): (.*) \[([^],]*).*,\1 \3 \6,p' "$1" | sort -u |
     while read -r file line check; do echo "$file $check $(sed -n "${line}s/^ *//p" "$file")"; done | sort -u
 }
 
@@ -199,7 +199,7 @@ run_tidy() {
   fi
   # shellcheck disable=SC2046,SC2086
   timeout -k 5 "${LIMIT:-600}" "$tidy" --quiet --config-file=tests/sanitizers/clang-tidy.yaml \
-    $(find $checked_trees -name '*.c' | sort) $bridge -- -std=c11 -D_GNU_SOURCE -I core/include -I core -I core \
+    $(find $checked_trees -name '*.c' | sort) $bridge -- -std=c11 -D_GNU_SOURCE -I core/include -I core -I plugins/interpreters/include \
     -I core/adapters -I bindings/go -I "$out/cgo" >"$out/tidy.log" 2>"$out/tidy.err"
   [ $? -le 1 ] || { failed+=("clang-tidy did not end"); return; }
   tidy_found "$out/tidy.log" >"$out/tidy.found"

@@ -31,8 +31,8 @@ package() {
   run cargo package --quiet --locked --allow-dirty --workspace
   local archive=$CARGO_TARGET_DIR/package/onstack-sys-0.1.0.crate
   # The link to the core must have become files, licences included.
-  tar tzvf "$archive" | awk '$1 ~ /^l/ { bad = 1 } /csrc\/sampler\/api\/session.c/ { core = 1 } /LICENSE-MIT/ { licence = 1 }
-    END { exit bad || !core || !licence }' || { echo "FAILED: $archive lacks files"; failed=1; }
+  tar tzvf "$archive" | awk '$1 ~ /^l/ { bad = 1 } /csrc\/sampler\/api\/session.c/ { core = 1 } /interpreters\/python.c/ { plugin = 1 } /LICENSE-MIT/ { licence = 1 }
+    END { exit bad || !core || !plugin || !licence }' || { echo "FAILED: $archive lacks files"; failed=1; }
 }
 
 msrv() {

@@ -3,6 +3,7 @@
  * onstack as a program uses it: a session whose sink aggregates into a profile. The variant is the unwinder, with
  * "+interpreters" behind it or not; compiled with BENCH_ADAPTER it is the adapter of nongnu libunwind.
  */
+#include <onstack/interpreters.h>
 #include <onstack/onstack.h>
 #include <onstack/profile.h>
 #include <stdlib.h>
@@ -56,6 +57,7 @@ static const char *start(const bench_options *options, const bench_needs *needs)
   settings.unwinder = options->variant;
   if (strcmp(options->variant, "rules+interpreters") == 0) {
     settings.unwinder = "rules";
+    if ((error = onstack_interpreters_register()) < 0) return onstack_strerror(error);
     settings.interpreters = ONSTACK_ON;
   }
 #endif
