@@ -10,18 +10,21 @@ import argparse
 import json
 import re
 import sys
+import tomllib
+from collections import namedtuple
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # the source tree stays clean
 
 import remarks
-from aims import AIMS
-from reasons import REASONS
 from sections import CAPTIONS, LESS, MORE, NEUTRAL, ONE, OURS, RIVALS, SECTIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "BENCHMARKS.md"
 KEPT = ROOT / "docs" / "benchmarks.json"
+DATA = tomllib.loads(Path(__file__).with_name("aims.toml").read_text())
+Aim = namedtuple("Aim", "text case metric subject limit unit divide at_least reason", defaults=(1, False, ""))
+AIMS = [Aim(**row) for row in DATA["aims"]]
 SAME = 1.02  # figures that differ by less are alike
 
 
@@ -153,14 +156,15 @@ def reasons(figures, section):
     """Why those are ahead who are. A lead that is in doubt needs no reason, but has one where there is one."""
     found = [lead for column in section.columns if column.better for lead in leads(figures, section, column)]
     ahead, lines = {subject for subject, _, _ in found}, []
-    for reason in REASONS.get(section.title, ()):
-        names = [CAPTIONS[s] for s in CAPTIONS if s in ahead and s in reason.of]
+    explanations = [row for row in DATA["leads"] if row["section"] == section.title]
+    for row in explanations:
+        names = [CAPTIONS[s] for s in CAPTIONS if s in ahead and s in row["of"]]
         if names:
-            lines += ["", f"Why ({'; '.join(names)}): {reason.why} Planned: {reason.plan}"]
-    explained = {subject for reason in REASONS.get(section.title, ()) for subject in reason.of}
+            lines += ["", f"Why ({'; '.join(names)}): {reason(row['reason'])}"]
+    explained = {subject for row in explanations for subject in row["of"]}
     for subject, _, sure in found:
         if sure and subject not in explained:
-            raise Unexplained(f"{section.title}: {subject} is ahead, and reasons.py does not say why")
+            raise Unexplained(f"{section.title}: {subject} is ahead, and aims.toml does not say why")
     return lines
 
 
@@ -197,9 +201,14 @@ def aims(figures):
 
 
 def missed_aim(aim):
-    if not aim.why or not aim.plan:
-        raise Unexplained(f"{aim.text} ({aim.case}) is not reached, and aims.py does not say why and what is planned")
-    return f"- {aim.text}: {aim.why} Planned: {aim.plan}"
+    if not aim.reason:
+        raise Unexplained(f"{aim.text} ({aim.case}) is not reached, and aims.toml does not say why and what is planned")
+    return f"- {aim.text}: {reason(aim.reason)}"
+
+
+def reason(name):
+    found = DATA["reasons"][name]
+    return f"{found['why']} Planned: {found['plan']}"
 
 
 def was_busy(about):

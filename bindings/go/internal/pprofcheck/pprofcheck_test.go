@@ -39,7 +39,7 @@ func parts() map[string][]byte {
 		"function1": message(1, 1, 2, 3, 3, 3),
 		"function2": message(1, 2, 2, 4, 4, 1),
 		"string3":   []byte("name"),
-		"comment":   message(profileComment, 4),
+		"comment":   message(13, 4),
 	}
 }
 
@@ -54,7 +54,7 @@ func whole(p map[string][]byte) (out []byte) {
 		}
 	}
 	for _, text := range []string{"", "samples", "count", string(p["string3"]), "worker"} {
-		out = with(out, profileString, []byte(text))
+		out = with(out, 6, []byte(text))
 	}
 	return append(out, p["comment"]...)
 }
@@ -74,33 +74,35 @@ func TestSoundProfilesPass(t *testing.T) {
 
 // Each of these makes one server or the other refuse the profile, or drop samples of it.
 func TestEachRuleIsAsked(t *testing.T) {
+	label := message(1, 3, 2, 4)
 	line := func(function uint64) []byte { return with(message(1, 2), 4, message(1, function)) }
 	for what, c := range map[string]struct {
 		part    string
 		content []byte
 		want    string
 	}{
-		"location ids with a gap":         {"location2", with(message(1, 3), 4, message(1, 2)), "location 3 stands at place 2"},
-		"a location twice":                {"location2", with(message(1, 1), 4, message(1, 2)), "location 1 stands at place 2"},
-		"function ids out of order":       {"function1", message(1, 2), "function 2 stands at place 1"},
-		"a mapping without an id":         {"mapping2", message(2, 4096), "mapping 0 stands at place 2"},
+		"location ids with a gap":         {"location2", with(message(1, 3), 4, message(1, 2)), "nil location"},
+		"a location twice":                {"location2", with(message(1, 1), 4, message(1, 2)), "nil location"},
+		"function ids out of order":       {"function1", message(1, 2), "multiple functions with same id: 2"},
+		"a mapping without an id":         {"mapping2", message(2, 4096), "reserved ID=0"},
+		"mapping ids with a gap":          {"mapping2", message(1, 3), "mapping 3 stands at place 2"},
 		"a mapping that is not there":     {"location1", with(message(1, 1, 2, 3), 4, message(1, 1)), "mapping 3 of 2"},
-		"a function that is not there":    {"location2", line(3), "function 3 of 2"},
-		"a line of no function":           {"location2", line(0), "function 0 of 2"},
+		"a function that is not there":    {"location2", line(3), "nil function"},
+		"a line of no function":           {"location2", line(0), "nil function"},
 		"a place that is nowhere":         {"location2", message(1, 2), "neither address nor function"},
-		"a sample with no value":          {"sample", message(1, 1), "0 values for 1 types"},
+		"a sample with no value":          {"sample", message(1, 1), "0 values vs. 1 types"},
 		"a sample with no stack":          {"sample", message(2, 7), "no locations"},
-		"a location that is not there":    {"sample", message(1, 3, 2, 7), "location 3 of 2"},
-		"a frame of location 0":           {"sample", message(1, 0, 2, 7), "location 0 of 2"},
+		"a location that is not there":    {"sample", message(1, 3, 2, 7), "nil location"},
+		"a frame of location 0":           {"sample", message(1, 0, 2, 7), "nil location"},
 		"a label without a key":           {"sample", with(message(1, 1, 2, 7), 3, message(2, 4)), "without a key"},
-		"a label twice":                   {"sample", with(with(message(1, 1, 2, 7), 3, message(1, 3)), 3, message(1, 3)), "two labels \"name\""},
-		"a label's text beyond the table": {"sample", with(message(1, 1, 2, 7), 3, message(1, 3, 2, 5)), "string 5 of 5"},
-		"a file beyond the table":         {"mapping1", message(1, 1, 5, 5), "string 5 of 5"},
-		"a name beyond the table":         {"function1", message(1, 1, 2, 9), "string 9 of 5"},
-		"a remark beyond the table":       {"comment", message(profileComment, 5), "string 5 of 5"},
+		"a label twice":                   {"sample", with(with(message(1, 1, 2, 7), 3, label), 3, label), "2 labels \"name\""},
+		"a label's text beyond the table": {"sample", with(message(1, 1, 2, 7), 3, message(1, 3, 2, 5)), "unrecognized profile format"},
+		"a file beyond the table":         {"mapping1", message(1, 1, 5, 5), "unrecognized profile format"},
+		"a name beyond the table":         {"function1", message(1, 1, 2, 9), "unrecognized profile format"},
+		"a remark beyond the table":       {"comment", message(13, 5), "unrecognized profile format"},
 		"text that is none":               {"string3", []byte("na\xffme"), "no UTF-8"},
 		"a type with a hyphen":            {"string3", []byte("a-b"), "\"a-b\""},
-		"more than the message has":       {"comment", []byte{profileComment<<3 | kindBytes, 9}, "longer than its message"},
+		"more than the message has":       {"comment", []byte{13<<3 | kindBytes, 9}, "unrecognized profile format"},
 	} {
 		p := parts()
 		p[c.part] = c.content
