@@ -7592,6 +7592,8 @@ int onstack_thread_spans_use(onstack_switch use) {
 #ifndef ONSTACK_SAMPLER_SIGNAL_OWNERS_H
 #define ONSTACK_SAMPLER_SIGNAL_OWNERS_H
 
+#include <signal.h>
+
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
 /* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
@@ -7650,6 +7652,25 @@ ONSTACK_INTERNAL_DATA onstack_signal_counters onstack_signal_counts[ONSTACK_SIGN
 
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
+
+/* How a foreign signal is passed on to what lies underneath (owners.h). */
+
+/* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
+ONSTACK_INTERNAL onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+
+/* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_forget_flights(void);
+
+/*
+ * Calls an owner's handler as the kernel would have: under the mask that it asked for, and on the interrupted stack where it
+ * did not ask for the alternate one. Under a mask of everything. Signal-safe as far as that handler is.
+ */
+ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
+                                          void *context);
+
+/* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
+   trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
+ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif
 
@@ -15436,8 +15457,33 @@ static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, i
   return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
 }
 
+/* Finds other copies of the library in this process; what they are to each other stands in sampler/signal/copy.h. Ordinary
+   threads, under the control lock of this copy; another copy may do the same at the same time. */
+
+/*
+ * One lock for all copies that know each other: that of the one at the lowest address. What is read of the action and of
+ * another copy, and what is written because of it, belongs inside. No holder waits for anything else meanwhile. Without
+ * `wait`: NULL if another copy has it.
+ */
+ONSTACK_INTERNAL onstack_copy *onstack_copies_lock(bool wait);
+ONSTACK_INTERNAL void onstack_copies_unlock(onstack_copy *locked);
+/* The copies have become more, and another lock is theirs: unlock, and begin anew. */
+ONSTACK_INTERNAL bool onstack_copies_outgrew(const onstack_copy *locked);
+/* In the child of a fork: whoever had our lock is not here. */
+ONSTACK_INTERNAL void onstack_copies_after_fork(void);
+
+/*
+ * Whose handler is that? 0 and NULL: no copy's. 0 and a copy, which knows us from now on as we know it, and so do all
+ * copies that either knew. ONSTACK_E_VERSION: a copy that cannot be dealt with. -ENOMEM: one too many.
+ */
+ONSTACK_INTERNAL int onstack_copies_meet(uint64_t handler, onstack_copy **copy);
+
+/* A known copy that has sessions on the signal, or NULL. */
+ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
+
 #endif
 
+#include <signal.h>
 #include <string.h>
 
 /* ---- trampolines, and what is kept for each (owners.h) ---- */
@@ -15504,44 +15550,8 @@ ONSTACK_INTERNAL void onstack_change_end(onstack_action *action);
 ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
                                      struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
 
-#endif
-
-/* ---- core/sampler/signal/registry.h ---- */
-/* Finds other copies of the library in this process; what they are to each other stands in sampler/signal/copy.h. Ordinary
-   threads, under the control lock of this copy; another copy may do the same at the same time. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_REGISTRY_H
-#define ONSTACK_SAMPLER_SIGNAL_REGISTRY_H
-
-/*
- * One lock for all copies that know each other: that of the one at the lowest address. What is read of the action and of
- * another copy, and what is written because of it, belongs inside. No holder waits for anything else meanwhile. Without
- * `wait`: NULL if another copy has it.
- */
-ONSTACK_INTERNAL onstack_copy *onstack_copies_lock(bool wait);
-ONSTACK_INTERNAL void onstack_copies_unlock(onstack_copy *locked);
-/* The copies have become more, and another lock is theirs: unlock, and begin anew. */
-ONSTACK_INTERNAL bool onstack_copies_outgrew(const onstack_copy *locked);
-/* In the child of a fork: whoever had our lock is not here. */
-ONSTACK_INTERNAL void onstack_copies_after_fork(void);
-
-/*
- * Whose handler is that? 0 and NULL: no copy's. 0 and a copy, which knows us from now on as we know it, and so do all
- * copies that either knew. ONSTACK_E_VERSION: a copy that cannot be dealt with. -ENOMEM: one too many.
- */
-ONSTACK_INTERNAL int onstack_copies_meet(uint64_t handler, onstack_copy **copy);
-
-/* A known copy that has sessions on the signal, or NULL. */
-ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
-
-#endif
-
-/* ---- core/sampler/signal/on_top.h ---- */
 /* Goes on top of the action that a look has read, by the trampoline that stands for what lies below then. Ordinary threads,
    under the lock of all copies. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
-#define ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
-
-#include <signal.h>
 
 typedef struct onstack_action_owner {
   uint32_t sessions; /* that use it */
@@ -15787,11 +15797,252 @@ void onstack_action_block(uint64_t *old_mask) {
 
 void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SETMASK, &old_mask, NULL); }
 
+/* ---- the last stop, and the child of a fork ---- */
+
+/*
+ * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
+ * where it means nothing, but for the two signals that cannot be blocked.
+ */
+static onstack_kernel_sigset restore_mark(const onstack_action_owner *owner) {
+  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
+}
+
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
+   stand-in stands for may be another handler by now. */
+static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t trampoline) {
+  const onstack_previous *previous = onstack_action_below(signal, trampoline, 0);
+  struct onstack_kernel_sigaction next = previous->action;
+  if (!onstack_action_is_unowned(&next)) onstack_action_set_restart(&next, onstack_action_restarts(&next));
+  if (onstack_load_relaxed(&previous->spent)) next.handler = onstack_action_default;
+  return next;
+}
+
+/*
+ * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
+ * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. Where
+ * the trampoline in between is somebody's previous action, it can be made to stand for that (onstack_action_reinstall). SIG_DFL
+ * and SIG_IGN need no trampoline: they are what has to be there, by way of SIG_IGN (restore_previous).
+ */
+static void restore_step_down(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *was,
+                              const struct onstack_kernel_sigaction *given) {
+  int result;
+  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES) {
+    onstack_change_exchange(signal, was, given);
+    return;
+  }
+  const struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
+  if (!onstack_action_is_unowned(&next)) {
+    onstack_action_reinstall(signal, owner, trampoline, *given);
+    return;
+  }
+  struct onstack_kernel_sigaction ignore = next;
+  ignore.handler = onstack_action_ignore;
+  onstack_change_exchange(signal, &ignore, given);
+  if (next.handler == onstack_action_default) onstack_change_exchange(signal, &next, &ignore);
+}
+
+/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
+static bool restore_give(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *to,
+                         const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction was;
+  if (onstack_sys_sigaction(signal, to, &was) < 0 || onstack_action_is_same(&was, now)) return true;
+  restore_step_down(signal, owner, &was, to);
+  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+  onstack_dekker_store(&onstack_actions[signal].running, 0u);
+  return false;
+}
+
+/*
+ * Back to the previous action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
+ * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
+ * then: elsewhere that moment would eat another profiler's ticks.
+ */
+static void restore_previous(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
+                             const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction ignore = *previous;
+  if (previous->handler != onstack_action_default) {
+    restore_give(signal, owner, previous, now);
+    return;
+  }
+  ignore.handler = onstack_action_ignore;
+  ignore.mask = restore_mark(owner);
+  if (restore_give(signal, owner, &ignore, now)) restore_give(signal, owner, previous, &ignore);
+}
+
+/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
+static void restore_hand_over_newcomer(int signal, onstack_action_owner *owner, onstack_action *theirs) {
+  const onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
+  int result;
+  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES)
+    onstack_change_exchange(signal, &was, &theirs->ours);
+  else if (onstack_action_is_unowned(&was))
+    onstack_trampolines_forget(theirs, &action->below[trampoline]);
+  else
+    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
+}
+
+/*
+ * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
+ * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
+ * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
+ */
+static bool restore_hand_over(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                              const struct onstack_kernel_sigaction *now) {
+  const onstack_action *action = &onstack_actions[signal];
+  const onstack_copy *copy = onstack_copies_running(signal);
+  if (!copy) return false;
+  onstack_action *theirs = onstack_copy_action(copy, signal);
+  struct onstack_kernel_sigaction next = theirs->ours;
+  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
+  next.mask |= ONSTACK_SIGBIT(signal);
+  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
+  next.handler = onstack_trampoline_address(copy, chosen);
+  onstack_trampoline_use(theirs, chosen);
+  theirs->ours = next;
+  const struct onstack_kernel_sigaction *was = onstack_change_begin(theirs, chosen, now);
+  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !onstack_action_is_same(was, now))
+    restore_hand_over_newcomer(signal, owner, theirs);
+  onstack_change_end(theirs);
+  if (action->visited) theirs->visited = 1;
+  onstack_action_check_dispute(signal, theirs, theirs->current);
+  return true;
+}
+
+static void restore_next(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                         const struct onstack_kernel_sigaction *now) {
+  const onstack_action *action = &onstack_actions[signal];
+  struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
+  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
+     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
+  if (action->visited && next.handler == onstack_action_default) next.handler = onstack_action_ignore;
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = onstack_action_ignore;
+  restore_previous(signal, owner, &next, now);
+}
+
+void onstack_action_leave(int signal, onstack_action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  uint32_t trampoline = action->current;
+  struct onstack_kernel_sigaction now;
+  onstack_copy *copy = NULL;
+  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  const bool mine = onstack_action_is_ours(&now);
+  if (!mine) onstack_copies_meet(now.handler, &copy);
+  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
+  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
+    trampoline = onstack_action_put_back(signal, &now, copy);
+  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
+  if (!restore_hand_over(signal, owner, trampoline, &now)) restore_next(signal, owner, trampoline, &now);
+}
+
+bool onstack_action_ends_in_default(int signal) {
+  const onstack_action *action = &onstack_actions[signal];
+  return onstack_action_owners[signal].sessions == 1 && !action->visited &&
+         restore_next_owner(signal, action->current).handler == onstack_action_default;
+}
+
+/*
+ * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
+ * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
+ * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
+ */
+static void restore_after_fork(int signal, onstack_action_owner *owner) {
+  struct onstack_kernel_sigaction now;
+  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (!onstack_action_is_ours(&now) && !(now.handler == onstack_action_ignore && now.mask == restore_mark(owner))) return;
+  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
+  const struct onstack_kernel_sigaction next =
+      restore_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
+  onstack_sys_sigaction(signal, &next, NULL);
+}
+
+/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
+static void restore_finish_change(int signal, onstack_action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  int result;
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
+  if (was.handler != action->expected) {
+    action->current = trampoline;
+    const uint32_t right = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
+  }
+  onstack_change_end(action);
+}
+
+/* Nothing is written that is so already: each page that is written to is copied, in each child. */
+static void restore_clear(uint32_t *word) {
+  if (onstack_load_relaxed(word) != 0) onstack_dekker_store(word, 0u);
+}
+
+void onstack_action_after_fork(void) {
+  onstack_copies_after_fork();
+  onstack_action_forget_flights();
+  for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
+    restore_clear(&onstack_action_owners[signal].sessions);
+    restore_clear(&onstack_action_owners[signal].returns);
+    restore_clear(&onstack_actions[signal].undisputed);
+    restore_clear(&onstack_actions[signal].running);
+    restore_finish_change(signal, &onstack_action_owners[signal]);
+    restore_after_fork(signal, &onstack_action_owners[signal]);
+  }
+}
+
 /* ---- core/sampler/signal/change.c ---- */
 
-#include <string.h>
+/* ---- core/sampler/signal/nesting.h ---- */
+/*
+ * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
+ * clock) can expire together. The kernel delivers the thread's first. If the handler's mask blocks the signal, the kernel
+ * hands the other one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, and
+ * gets EINTR.
+ *
+ * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
+ * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
+ * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner that
+ * is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process:
+ * sampler/signal/nesting_fit.c says where they do.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_NESTING_H
+#define ONSTACK_SAMPLER_SIGNAL_NESTING_H
+
+#include <signal.h>
+
+typedef struct onstack_nesting {
+  uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
+  uint32_t watch; /* this process may be one where ours is open */
+  uint32_t open;  /* ours was installed open once: frames of that time may still be under way */
+} onstack_nesting;
+
+ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
+
+/* With `watch`: the first that the handler does. Blocks the signal, and returns the context of the code that was interrupted
+   when the signals of this moment came. NULL: an owner has called the handler, with the signal open; it has gone on and has
+   ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
+ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* What the handler does once the signal is blocked and the context known (sampler/source/entry_handler.c). */
+ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* ---- whether ours may be installed open (nesting_fit.c). Under the control lock ---- */
+
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
+
+/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
+ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
+
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
+
+#endif
+
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 
 onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
   onstack_below all = {{newest, NULL, NULL}};
@@ -15948,32 +16199,250 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
   return result;
 }
 
-/* ---- core/sampler/signal/forward_handler.c ---- */
-/* ---- core/sampler/signal/forward.h ---- */
-/* How a foreign signal is passed on to what lies underneath (owners.h). */
-#ifndef ONSTACK_SAMPLER_SIGNAL_FORWARD_H
-#define ONSTACK_SAMPLER_SIGNAL_FORWARD_H
+/* ---- back on top, when somebody came or left ---- */
 
-#include <signal.h>
-
-/* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
-ONSTACK_INTERNAL onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
-
-/* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_action_forget_flights(void);
+ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
 
 /*
- * Calls an owner's handler as the kernel would have: under the mask that it asked for, and on the interrupted stack where it
- * did not ask for the alternate one. Under a mask of everything. Signal-safe as far as that handler is.
+ * Previous actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
+ * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
  */
-ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
-                                          void *context);
+#define ON_TOP_PREVIOUS 128u
+static onstack_previous on_top_previous[ON_TOP_PREVIOUS];
+static uint32_t on_top_previous_count;
 
-/* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
-   trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
-ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
+#define ON_TOP_RETURNS 8u
 
-#endif
+int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
+  *copy = NULL;
+  return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
+}
+
+onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_previous *kept = NULL;
+  for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
+    if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
+  if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
+    kept = &on_top_previous[on_top_previous_count++];
+    kept->action = *action;
+  }
+  if (kept) onstack_store_relaxed(&kept->spent, 0u);
+  return kept;
+}
+
+void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  const bool unowned = onstack_action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
+  const bool undisputed = unowned && !action->visited;
+  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
+  /* Nor on one of a copy that stands below, whose own look does not come this far. */
+  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
+    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
+}
+
+bool onstack_action_restarts(const struct onstack_kernel_sigaction *below) {
+  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
+  return onstack_action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
+}
+
+void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
+  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
+}
+
+/* A start asks before its session is counted. */
+static bool on_top_may_be_open(int signal, const onstack_action_owner *owner) {
+  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
+}
+
+/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
+static int on_top_install(int signal, const onstack_action_owner *owner, uint32_t trampoline,
+                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
+  onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  struct onstack_kernel_sigaction ours;
+  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
+  if (onstack_action_restarts(below)) flags |= SA_RESTART;
+  if (on_top_may_be_open(signal, owner)) {
+    flags |= SA_NODEFER;
+    onstack_nesting_open();
+  }
+  struct onstack_kernel_sigaction *replaced = onstack_change_begin(action, trampoline, now);
+  int result =
+      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
+  if (result < 0) return result;
+  *was = *replaced;
+  onstack_trampoline_use(action, trampoline);
+  action->ours = ours;
+  onstack_action_check_dispute(signal, action, trampoline);
+  onstack_dekker_store(&action->running, 1u);
+  return 0;
+}
+
+/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
+static uint32_t on_top_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
+  const onstack_action *theirs = onstack_copy_action(copy, signal);
+  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
+  if (theirs->visited) onstack_actions[signal].visited = 1;
+  return onstack_trampoline_choose(&onstack_actions[signal], &below);
+}
+
+uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
+  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
+  onstack_actions[signal].visited = 1;
+  if (copy) return on_top_below_copy(signal, copy, now->handler);
+  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
+  return trampoline;
+}
+
+/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
+static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
+  onstack_action *action = &onstack_actions[signal];
+  onstack_previous *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
+  if (!newcomer) return ONSTACK_TRAMPOLINES;
+  owner->returns++;
+  onstack_below below = {{newcomer, NULL, NULL}};
+  if (onstack_action_is_unowned(now)) {
+    onstack_trampolines_forget(action, &below);
+  } else {
+    below = onstack_below_add(&action->below[action->current], newcomer);
+    action->visited = 1;
+  }
+  return onstack_trampoline_choose(action, &below);
+}
+
+uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now,
+                                       const onstack_copy *copy) {
+  return onstack_action_is_ours(now) || copy ? onstack_action_put_back(signal, now, copy)
+                                             : on_top_go_over(signal, owner, now);
+}
+
+uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
+                                            const struct onstack_kernel_sigaction *was, int *result) {
+  onstack_copy *copy;
+  *result = onstack_action_meet(was, &copy);
+  return *result < 0 ? ONSTACK_TRAMPOLINES : onstack_action_trampoline_for(signal, owner, was, copy);
+}
+
+/*
+ * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
+ * Ours may be an owner's previous action by then: it stands for what lies below the next one, too.
+ */
+static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                            struct onstack_kernel_sigaction now) {
+  onstack_action *action = &onstack_actions[signal];
+  for (;;) {
+    struct onstack_kernel_sigaction was;
+    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
+      trampoline = onstack_trampoline_another(action, trampoline);
+    int result = on_top_install(signal, owner, trampoline, &now, &was);
+    if (result < 0 || onstack_action_is_same(&was, &now)) return result;
+    trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+    if (trampoline == action->current) return 0;
+    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_change_exchange(signal, &was, &action->ours), result;
+    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
+    now = action->ours;
+  }
+}
+
+int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                             struct onstack_kernel_sigaction now) {
+  int result = on_top_reinstall(signal, owner, trampoline, now);
+  onstack_change_end(&onstack_actions[signal]);
+  return result;
+}
+
+bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
+  const uint64_t flags = onstack_actions[signal].ours.flags;
+  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
+         on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
+}
+
+/* ---- core/sampler/signal/copy.c ---- */
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+static onstack_copy *copies_lowest(void) {
+  onstack_copy *lowest = &onstack_copy_self, *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
+  return lowest;
+}
+
+onstack_copy *onstack_copies_lock(bool wait) {
+  for (;;) {
+    onstack_copy *lowest = copies_lowest();
+    uint32_t expected = 0;
+    if (onstack_cas(&lowest->lock, &expected, 1u)) {
+      if (!onstack_copies_outgrew(lowest)) return lowest;
+      onstack_copies_unlock(lowest);
+    } else if (wait) {
+      onstack_sys_sleep(50000); /* a handful of system calls, elsewhere */
+    } else {
+      return NULL;
+    }
+  }
+}
+
+void onstack_copies_unlock(onstack_copy *locked) { onstack_publish(&locked->lock, 0u); }
+
+bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest() != locked; }
+
+/* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
+void onstack_copies_after_fork(void) {
+  onstack_copy *other;
+  if (onstack_copy_self.lock != 0) onstack_copy_self.lock = 0;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (other->lock != 0) other->lock = 0;
+}
+
+/* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
+static bool copies_add(onstack_copy *to, onstack_copy *other) {
+  if (to == other) return true;
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    onstack_copy *known = NULL;
+    if (onstack_cas(&to->others[i], &known, other) || known == other) return true;
+  }
+  return false;
+}
+
+static bool copies_introduce(onstack_copy *copy) {
+  bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
+  onstack_copy *third;
+  for (uint32_t i = 0; good && (third = onstack_copy_other(copy, i)); i++)
+    good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
+  return good;
+}
+
+int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
+  uint64_t mark[2], head[2];
+  char text[ONSTACK_COPY_MARK_BYTES];
+  uint64_t start = handler - sizeof(onstack_handler_head);
+  *copy = NULL;
+  if (handler < ONSTACK_ADDRESS_LOW) return 0;
+  /* Read by the kernel: the address is anybody's. */
+  if (!onstack_memory_copy_pair(start + offsetof(onstack_handler_head, mark), mark)) return 0;
+  memcpy(text, mark, sizeof(text));
+  const char *own = (const char *)((uintptr_t)onstack_handler_trampoline - sizeof(text));
+  if (memcmp(text, own, sizeof(text) - 1) != 0) return 0;
+  if (text[sizeof(text) - 1] != own[sizeof(text) - 1]) return ONSTACK_E_VERSION;
+  if (!onstack_memory_copy_pair(start, head)) return 0;
+  onstack_copy *found = (onstack_copy *)(uintptr_t)(start + head[0]);
+  if (!copies_introduce(found)) return -ENOMEM;
+  *copy = found;
+  return 0;
+}
+
+const onstack_copy *onstack_copies_running(int signal) {
+  const onstack_copy *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (onstack_copy_runs(other, signal)) break;
+  return other;
+}
+
+/* ---- core/sampler/signal/forward_handler.c ---- */
 
 #include <ucontext.h>
 
@@ -16242,52 +16711,6 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
 }
 
 /* ---- core/sampler/signal/nesting_fit.c ---- */
-/* ---- core/sampler/signal/nesting.h ---- */
-/*
- * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
- * clock) can expire together. The kernel delivers the thread's first. If the handler's mask blocks the signal, the kernel
- * hands the other one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, and
- * gets EINTR.
- *
- * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
- * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
- * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner that
- * is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process:
- * sampler/signal/nesting_fit.c says where they do.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_NESTING_H
-#define ONSTACK_SAMPLER_SIGNAL_NESTING_H
-
-#include <signal.h>
-
-typedef struct onstack_nesting {
-  uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
-  uint32_t watch; /* this process may be one where ours is open */
-  uint32_t open;  /* ours was installed open once: frames of that time may still be under way */
-} onstack_nesting;
-
-ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
-
-/* With `watch`: the first that the handler does. Blocks the signal, and returns the context of the code that was interrupted
-   when the signals of this moment came. NULL: an owner has called the handler, with the signal open; it has gone on and has
-   ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
-ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-/* What the handler does once the signal is blocked and the context known (sampler/source/entry_handler.c). */
-ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-/* ---- whether ours may be installed open (nesting_fit.c). Under the control lock ---- */
-
-/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
-ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
-
-/* Whether an object of the process asks for alternate stacks (sigaltstack), which may be small. True where nobody knows. */
-ONSTACK_INTERNAL bool onstack_nesting_others_ask(void);
-
-/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
-ONSTACK_INTERNAL void onstack_nesting_open(void);
-
-#endif
 
 #include <signal.h>
 #include <stdio.h>
@@ -16409,168 +16832,6 @@ ONSTACK_HANDLER void *onstack_nesting_enter(int signal, siginfo_t *info, void *f
   onstack_handler_go_on(signal, info, context, trampoline);
   onstack_sys_sigprocmask(SIG_SETMASK, &entered, NULL);
   return NULL;
-}
-
-/* ---- core/sampler/signal/on_top.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
-
-/*
- * Previous actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
- * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
- */
-#define ON_TOP_PREVIOUS 128u
-static onstack_previous on_top_previous[ON_TOP_PREVIOUS];
-static uint32_t on_top_previous_count;
-
-/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
-#define ON_TOP_RETURNS 8u
-
-int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
-  *copy = NULL;
-  return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
-}
-
-onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
-  onstack_previous *kept = NULL;
-  for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
-    if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
-  if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
-    kept = &on_top_previous[on_top_previous_count++];
-    kept->action = *action;
-  }
-  if (kept) onstack_store_relaxed(&kept->spent, 0u);
-  return kept;
-}
-
-void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  const bool unowned = onstack_action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
-  const bool undisputed = unowned && !action->visited;
-  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
-  /* Nor on one of a copy that stands below, whose own look does not come this far. */
-  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
-    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
-}
-
-bool onstack_action_restarts(const struct onstack_kernel_sigaction *below) {
-  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
-  return onstack_action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
-}
-
-void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
-  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
-}
-
-/* A start asks before its session is counted. */
-static bool on_top_may_be_open(int signal, const onstack_action_owner *owner) {
-  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
-}
-
-/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
-static int on_top_install(int signal, const onstack_action_owner *owner, uint32_t trampoline,
-                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
-  onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  struct onstack_kernel_sigaction ours;
-  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
-  if (onstack_action_restarts(below)) flags |= SA_RESTART;
-  if (on_top_may_be_open(signal, owner)) {
-    flags |= SA_NODEFER;
-    onstack_nesting_open();
-  }
-  struct onstack_kernel_sigaction *replaced = onstack_change_begin(action, trampoline, now);
-  int result =
-      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
-  if (result < 0) return result;
-  *was = *replaced;
-  onstack_trampoline_use(action, trampoline);
-  action->ours = ours;
-  onstack_action_check_dispute(signal, action, trampoline);
-  onstack_dekker_store(&action->running, 1u);
-  return 0;
-}
-
-/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
-static uint32_t on_top_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
-  const onstack_action *theirs = onstack_copy_action(copy, signal);
-  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
-  if (theirs->visited) onstack_actions[signal].visited = 1;
-  return onstack_trampoline_choose(&onstack_actions[signal], &below);
-}
-
-uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
-  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
-  onstack_actions[signal].visited = 1;
-  if (copy) return on_top_below_copy(signal, copy, now->handler);
-  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
-  return trampoline;
-}
-
-/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
-static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
-  onstack_action *action = &onstack_actions[signal];
-  onstack_previous *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
-  if (!newcomer) return ONSTACK_TRAMPOLINES;
-  owner->returns++;
-  onstack_below below = {{newcomer, NULL, NULL}};
-  if (onstack_action_is_unowned(now)) {
-    onstack_trampolines_forget(action, &below);
-  } else {
-    below = onstack_below_add(&action->below[action->current], newcomer);
-    action->visited = 1;
-  }
-  return onstack_trampoline_choose(action, &below);
-}
-
-uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now,
-                                       const onstack_copy *copy) {
-  return onstack_action_is_ours(now) || copy ? onstack_action_put_back(signal, now, copy)
-                                             : on_top_go_over(signal, owner, now);
-}
-
-uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
-                                            const struct onstack_kernel_sigaction *was, int *result) {
-  onstack_copy *copy;
-  *result = onstack_action_meet(was, &copy);
-  return *result < 0 ? ONSTACK_TRAMPOLINES : onstack_action_trampoline_for(signal, owner, was, copy);
-}
-
-/*
- * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
- * Ours may be an owner's previous action by then: it stands for what lies below the next one, too.
- */
-static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                            struct onstack_kernel_sigaction now) {
-  onstack_action *action = &onstack_actions[signal];
-  for (;;) {
-    struct onstack_kernel_sigaction was;
-    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
-      trampoline = onstack_trampoline_another(action, trampoline);
-    int result = on_top_install(signal, owner, trampoline, &now, &was);
-    if (result < 0 || onstack_action_is_same(&was, &now)) return result;
-    trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
-    if (trampoline == action->current) return 0;
-    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_change_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
-    now = action->ours;
-  }
-}
-
-int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                             struct onstack_kernel_sigaction now) {
-  int result = on_top_reinstall(signal, owner, trampoline, now);
-  onstack_change_end(&onstack_actions[signal]);
-  return result;
-}
-
-bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
-  const uint64_t flags = onstack_actions[signal].ours.flags;
-  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
-         on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
 }
 
 /* ---- core/sampler/signal/own_threads_handler.c ---- */
@@ -16703,286 +16964,6 @@ bool onstack_own_forget_killed(void) {
     if (onstack_cas(&onstack_own_threads[i].tid, &tid, 0)) onstack_store_relaxed(&killed_in, process);
   }
   return onstack_load_relaxed(&killed_in) == process;
-}
-
-/* ---- core/sampler/signal/registry.c ---- */
-
-#include <errno.h>
-#include <string.h>
-#include <time.h>
-
-static onstack_copy *copies_lowest(void) {
-  onstack_copy *lowest = &onstack_copy_self, *other;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
-  return lowest;
-}
-
-onstack_copy *onstack_copies_lock(bool wait) {
-  for (;;) {
-    onstack_copy *lowest = copies_lowest();
-    uint32_t expected = 0;
-    if (onstack_cas(&lowest->lock, &expected, 1u)) {
-      if (!onstack_copies_outgrew(lowest)) return lowest;
-      onstack_copies_unlock(lowest);
-    } else if (wait) {
-      onstack_sys_sleep(50000); /* a handful of system calls, elsewhere */
-    } else {
-      return NULL;
-    }
-  }
-}
-
-void onstack_copies_unlock(onstack_copy *locked) { onstack_publish(&locked->lock, 0u); }
-
-bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest() != locked; }
-
-/* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
-void onstack_copies_after_fork(void) {
-  onstack_copy *other;
-  if (onstack_copy_self.lock != 0) onstack_copy_self.lock = 0;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if (other->lock != 0) other->lock = 0;
-}
-
-/* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
-static bool copies_add(onstack_copy *to, onstack_copy *other) {
-  if (to == other) return true;
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    onstack_copy *known = NULL;
-    if (onstack_cas(&to->others[i], &known, other) || known == other) return true;
-  }
-  return false;
-}
-
-static bool copies_introduce(onstack_copy *copy) {
-  bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
-  onstack_copy *third;
-  for (uint32_t i = 0; good && (third = onstack_copy_other(copy, i)); i++)
-    good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
-  return good;
-}
-
-int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
-  uint64_t mark[2], head[2];
-  char text[ONSTACK_COPY_MARK_BYTES];
-  uint64_t start = handler - sizeof(onstack_handler_head);
-  *copy = NULL;
-  if (handler < ONSTACK_ADDRESS_LOW) return 0;
-  /* Read by the kernel: the address is anybody's. */
-  if (!onstack_memory_copy_pair(start + offsetof(onstack_handler_head, mark), mark)) return 0;
-  memcpy(text, mark, sizeof(text));
-  const char *own = (const char *)((uintptr_t)onstack_handler_trampoline - sizeof(text));
-  if (memcmp(text, own, sizeof(text) - 1) != 0) return 0;
-  if (text[sizeof(text) - 1] != own[sizeof(text) - 1]) return ONSTACK_E_VERSION;
-  if (!onstack_memory_copy_pair(start, head)) return 0;
-  onstack_copy *found = (onstack_copy *)(uintptr_t)(start + head[0]);
-  if (!copies_introduce(found)) return -ENOMEM;
-  *copy = found;
-  return 0;
-}
-
-const onstack_copy *onstack_copies_running(int signal) {
-  const onstack_copy *other;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if (onstack_copy_runs(other, signal)) break;
-  return other;
-}
-
-/* ---- core/sampler/signal/restore.c ---- */
-
-#include <signal.h>
-
-/*
- * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
- * where it means nothing, but for the two signals that cannot be blocked.
- */
-static onstack_kernel_sigset restore_mark(const onstack_action_owner *owner) {
-  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
-}
-
-/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
-   stand-in stands for may be another handler by now. */
-static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t trampoline) {
-  const onstack_previous *previous = onstack_action_below(signal, trampoline, 0);
-  struct onstack_kernel_sigaction next = previous->action;
-  if (!onstack_action_is_unowned(&next)) onstack_action_set_restart(&next, onstack_action_restarts(&next));
-  if (onstack_load_relaxed(&previous->spent)) next.handler = onstack_action_default;
-  return next;
-}
-
-/*
- * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
- * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. Where
- * the trampoline in between is somebody's previous action, it can be made to stand for that (onstack_action_reinstall). SIG_DFL
- * and SIG_IGN need no trampoline: they are what has to be there, by way of SIG_IGN (restore_previous).
- */
-static void restore_step_down(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *was,
-                              const struct onstack_kernel_sigaction *given) {
-  int result;
-  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, was, &result);
-  if (trampoline >= ONSTACK_TRAMPOLINES) {
-    onstack_change_exchange(signal, was, given);
-    return;
-  }
-  const struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
-  if (!onstack_action_is_unowned(&next)) {
-    onstack_action_reinstall(signal, owner, trampoline, *given);
-    return;
-  }
-  struct onstack_kernel_sigaction ignore = next;
-  ignore.handler = onstack_action_ignore;
-  onstack_change_exchange(signal, &ignore, given);
-  if (next.handler == onstack_action_default) onstack_change_exchange(signal, &next, &ignore);
-}
-
-/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
-static bool restore_give(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *to,
-                         const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction was;
-  if (onstack_sys_sigaction(signal, to, &was) < 0 || onstack_action_is_same(&was, now)) return true;
-  restore_step_down(signal, owner, &was, to);
-  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-  onstack_dekker_store(&onstack_actions[signal].running, 0u);
-  return false;
-}
-
-/*
- * Back to the previous action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
- * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
- * then: elsewhere that moment would eat another profiler's ticks.
- */
-static void restore_previous(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
-                             const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction ignore = *previous;
-  if (previous->handler != onstack_action_default) {
-    restore_give(signal, owner, previous, now);
-    return;
-  }
-  ignore.handler = onstack_action_ignore;
-  ignore.mask = restore_mark(owner);
-  if (restore_give(signal, owner, &ignore, now)) restore_give(signal, owner, previous, &ignore);
-}
-
-/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
-static void restore_hand_over_newcomer(int signal, onstack_action_owner *owner, onstack_action *theirs) {
-  const onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
-  int result;
-  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
-  if (trampoline >= ONSTACK_TRAMPOLINES)
-    onstack_change_exchange(signal, &was, &theirs->ours);
-  else if (onstack_action_is_unowned(&was))
-    onstack_trampolines_forget(theirs, &action->below[trampoline]);
-  else
-    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
-}
-
-/*
- * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
- * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
- * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
- */
-static bool restore_hand_over(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                              const struct onstack_kernel_sigaction *now) {
-  const onstack_action *action = &onstack_actions[signal];
-  const onstack_copy *copy = onstack_copies_running(signal);
-  if (!copy) return false;
-  onstack_action *theirs = onstack_copy_action(copy, signal);
-  struct onstack_kernel_sigaction next = theirs->ours;
-  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
-  next.mask |= ONSTACK_SIGBIT(signal);
-  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
-  next.handler = onstack_trampoline_address(copy, chosen);
-  onstack_trampoline_use(theirs, chosen);
-  theirs->ours = next;
-  const struct onstack_kernel_sigaction *was = onstack_change_begin(theirs, chosen, now);
-  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !onstack_action_is_same(was, now))
-    restore_hand_over_newcomer(signal, owner, theirs);
-  onstack_change_end(theirs);
-  if (action->visited) theirs->visited = 1;
-  onstack_action_check_dispute(signal, theirs, theirs->current);
-  return true;
-}
-
-static void restore_next(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                         const struct onstack_kernel_sigaction *now) {
-  const onstack_action *action = &onstack_actions[signal];
-  struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
-  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
-     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
-  if (action->visited && next.handler == onstack_action_default) next.handler = onstack_action_ignore;
-  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = onstack_action_ignore;
-  restore_previous(signal, owner, &next, now);
-}
-
-void onstack_action_leave(int signal, onstack_action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
-  uint32_t trampoline = action->current;
-  struct onstack_kernel_sigaction now;
-  onstack_copy *copy = NULL;
-  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  const bool mine = onstack_action_is_ours(&now);
-  if (!mine) onstack_copies_meet(now.handler, &copy);
-  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
-  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
-    trampoline = onstack_action_put_back(signal, &now, copy);
-  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
-  if (!restore_hand_over(signal, owner, trampoline, &now)) restore_next(signal, owner, trampoline, &now);
-}
-
-bool onstack_action_ends_in_default(int signal) {
-  const onstack_action *action = &onstack_actions[signal];
-  return onstack_action_owners[signal].sessions == 1 && !action->visited &&
-         restore_next_owner(signal, action->current).handler == onstack_action_default;
-}
-
-/*
- * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
- * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
- * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
- */
-static void restore_after_fork(int signal, onstack_action_owner *owner) {
-  struct onstack_kernel_sigaction now;
-  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (!onstack_action_is_ours(&now) && !(now.handler == onstack_action_ignore && now.mask == restore_mark(owner))) return;
-  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
-  const struct onstack_kernel_sigaction next =
-      restore_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
-  onstack_sys_sigaction(signal, &next, NULL);
-}
-
-/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
-static void restore_finish_change(int signal, onstack_action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
-  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
-  int result;
-  if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
-  if (was.handler != action->expected) {
-    action->current = trampoline;
-    const uint32_t right = onstack_action_trampoline_for_late(signal, owner, &was, &result);
-    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
-  }
-  onstack_change_end(action);
-}
-
-/* Nothing is written that is so already: each page that is written to is copied, in each child. */
-static void restore_clear(uint32_t *word) {
-  if (onstack_load_relaxed(word) != 0) onstack_dekker_store(word, 0u);
-}
-
-void onstack_action_after_fork(void) {
-  onstack_copies_after_fork();
-  onstack_action_forget_flights();
-  for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
-    restore_clear(&onstack_action_owners[signal].sessions);
-    restore_clear(&onstack_action_owners[signal].returns);
-    restore_clear(&onstack_actions[signal].undisputed);
-    restore_clear(&onstack_actions[signal].running);
-    restore_finish_change(signal, &onstack_action_owners[signal]);
-    restore_after_fork(signal, &onstack_action_owners[signal]);
-  }
 }
 
 /* ---- core/sampler/source/arm_handler.c ---- */

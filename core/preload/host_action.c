@@ -5,7 +5,7 @@
 #include "platform/sys.h"
 #include "sampler/signal/action.h"
 #include "sampler/signal/own_threads.h"
-#include "sampler/signal/forward.h"
+#include "sampler/signal/owners.h"
 #include "preload/first_ticks.h"
 #include "preload/next.h"
 
