@@ -2865,28 +2865,9 @@ ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *int
 #define ONSTACK_SAMPLER_UNWIND_UNWINDER_H
 
 /* ---- core/sampler/unwind/memory.h ---- */
-/*
- * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
- *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
- *           just written to (walk.h); everything else by `copy`. Where that is refused, everything else is unreadable.
- *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
- *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
- *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
- *           by frame pointers, and housekeeping checks them again every second.
- *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   none    refuses everything: walks end at the interrupted PC.
- *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
- */
+/* Where the stacks of a thread lie, as the kernel reported it, and the questions that a walk leaves for housekeeping. */
 #ifndef ONSTACK_SAMPLER_UNWIND_MEMORY_H
 #define ONSTACK_SAMPLER_UNWIND_MEMORY_H
-
-/* ---- core/sampler/unwind/stack_bounds.h ---- */
-/* Where the stacks of a thread lie, as the kernel reported it, and the questions that a walk leaves for housekeeping. */
-#ifndef ONSTACK_SAMPLER_UNWIND_STACK_BOUNDS_H
-#define ONSTACK_SAMPLER_UNWIND_STACK_BOUNDS_H
 
 #define ONSTACK_STACK_RANGES 3u
 
@@ -2915,7 +2896,21 @@ ONSTACK_INTERNAL void onstack_stack_bounds_clear(onstack_stack_bounds *bounds);
 /* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
 
-#endif
+/*
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
+ *           just written to (walk.h); everything else by `copy`. Where that is refused, everything else is unreadable.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
+ */
 
 struct onstack_memory;
 
@@ -3780,10 +3775,10 @@ ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 
 #endif
 
-/* ---- core/sampler/unwind/frame_pointer.h ---- */
-/* Chains of frame pointers: where they end, and how they go on at a change of stacks. */
-#ifndef ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
-#define ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
+/* ---- core/sampler/unwind/generated_code.h ---- */
+/* Code without rules: chains of frame pointers, where they end and how they go on at a change of stacks; generated code. */
+#ifndef ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
+#define ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
 
 /* ---- core/sampler/unwind/code_map.h ---- */
 /*
@@ -3947,6 +3942,55 @@ typedef struct onstack_fp_call {
 
 /* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
+
+/*
+ * Steps through code that no module describes: what a just-in-time compiler wrote, mostly. Its names are
+ * profile/generated/name_source.h's.
+ */
+
+/* A frame in such code; after a step, that of its caller. */
+typedef struct onstack_code_frame {
+  uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
+  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
+  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
+} onstack_code_frame;
+
+/*
+ * Steps to the caller, by the chain of frame pointers, and where that ends, by what is known of runtimes that enter such code.
+ * pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the stack is cut here.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory);
+
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+/* ---- code that is jumped to ---------------------------------------------------------------------------------------------- */
+
+/*
+ * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
+ * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
+ * labels in execute_ex, which on x86_64 reserves room for it in that frame (Zend/zend_vm_opcodes.h,
+ * ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
+ *
+ * One for the process. Written in ordinary threads, by two of them that know a half each.
+ */
+
+typedef struct onstack_jumped_code {
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
+  uint64_t from;
+  uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
+  uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
+  uint64_t bytes;      /* 0: not known (publish / observe) */
+} onstack_jumped_code;
+
+ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
 
 #endif
 
@@ -5381,7 +5425,100 @@ ONSTACK_INTERNAL void onstack_moment(uint32_t round);
 
 #endif
 
-/* ---- core/sampler/unwind/traceback_walk.h ---- */
+/* ---- core/sampler/unwind/walk.h ---- */
+/*
+ * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (sampler/drain/deliver.c), a
+ * traceback on demand (traceback_walk_handler.c). First the view of memory, then the walk, later the call-site check.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
+#define ONSTACK_SAMPLER_UNWIND_WALK_H
+
+#include <ucontext.h>
+
+/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
+   those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
+static inline __attribute__((always_inline, unused)) void
+onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_stack_bounds *bounds) {
+  memory->reader = reader;
+  memory->bounds = bounds;
+  memory->asked = false;
+  memory->elsewhere = false;
+  memory->copy_works = copy_works;
+  memory->page_low = memory->page_high = memory->before[0] = memory->before[1] = 0;
+  memory->low = memory->high = 0;
+}
+
+static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+}
+
+/* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it
+   (arch/x86/kernel/fpu/signal.c, FP_XSTATE_MAGIC2; arch/arm64/kernel/signal.c, frame_record). */
+#define ONSTACK_WALK_FRAME_NEAR 256u
+#define ONSTACK_WALK_FRAME_FAR ((uint64_t)64 << 10) /* larger is no signal's frame, with what runs on top of it */
+
+/*
+ * The page of the stack pointer needs no question where the calling thread itself stands on it: this very function, or the
+ * signal's frame, which the kernel has just written right below the stack pointer, when it has not gone to an alternate
+ * stack. Nobody can take a page away that its thread returns by. Signal-safe.
+ */
+static inline __attribute__((always_inline, unused)) void onstack_walk_stand(const onstack_walk *walk) {
+  onstack_memory *memory = walk->memory;
+  const ucontext_t *context = walk->ucontext;
+  const uint64_t here = (uint64_t)(uintptr_t)memory, sp = walk->registers->sp, page = sp & ~(ONSTACK_PAGE - 1);
+  if (memory->reader != &onstack_reader_probe || memory->elsewhere) return;
+  if (page != (here & ~(ONSTACK_PAGE - 1))) {
+    if (!context || sp - here >= ONSTACK_WALK_FRAME_FAR || sp - page < ONSTACK_WALK_FRAME_NEAR) return;
+    if (here - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size) return;
+  }
+  memory->page_low = page;
+  memory->page_high = page + ONSTACK_PAGE;
+}
+
+/* `memory` lies on the calling thread's stack. Signal-safe. */
+static inline __attribute__((always_inline, unused)) onstack_walk_result
+onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
+  if (unwinder->reads_stack) {
+    onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+    onstack_walk_stand(walk);
+  }
+  return unwinder->run(walk);
+}
+
+/* ---- call sites ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
+ * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
+ * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
+ */
+
+/*
+ * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
+ * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
+ * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
+
+/*
+ * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
+ * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
+ * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
+ * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
+
+/* Ends a stack behind the last frame that can be believed. Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER void
+onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
+  if (!copy_works) return;
+  const uint32_t believed = onstack_call_sites_check(frames, unwound_by, result->frame_count);
+  if (believed == result->frame_count) return;
+  const bool root = onstack_call_sites_end(unwound_by, believed);
+  *result = (onstack_walk_result){believed, root ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_BAD_RETURN};
+}
+
 /*
  * A native stack on demand, outside of any session: for a host runtime that makes its own tracebacks (Go's
  * runtime.SetCgoTraceback). Signal-safe; everything is prepared in ordinary threads (core/sampler/api/traceback.c).
@@ -5391,8 +5528,6 @@ ONSTACK_INTERNAL void onstack_moment(uint32_t round);
  * threads the thread pointer, which libc puts at the top of the stacks that it makes. Between the two and elsewhere the
  * kernel copies.
  */
-#ifndef ONSTACK_SAMPLER_UNWIND_TRACEBACK_WALK_H
-#define ONSTACK_SAMPLER_UNWIND_TRACEBACK_WALK_H
 
 /* Written once by the preparation, before `ready`. */
 typedef struct onstack_traceback_state {
@@ -8632,102 +8767,6 @@ ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t 
 
 /* ---- core/sampler/drain/deliver.c ---- */
 
-/* ---- core/sampler/unwind/walk.h ---- */
-/*
- * What all walks share, whoever asks for one: a sample (record_handler.c), a stack that was kept (sampler/drain/deliver.c), a
- * traceback on demand (traceback_walk_handler.c). First the view of memory, then the walk, later the call-site check.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_WALK_H
-#define ONSTACK_SAMPLER_UNWIND_WALK_H
-
-#include <ucontext.h>
-
-/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `bounds` is asked for
-   those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
-static inline __attribute__((always_inline, unused)) void
-onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_stack_bounds *bounds) {
-  memory->reader = reader;
-  memory->bounds = bounds;
-  memory->asked = false;
-  memory->elsewhere = false;
-  memory->copy_works = copy_works;
-  memory->page_low = memory->page_high = memory->before[0] = memory->before[1] = 0;
-  memory->low = memory->high = 0;
-}
-
-static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
-}
-
-/* Below SP the kernel leaves the red zone and then writes the end of its frame, as far as a cache line's alignment lets it
-   (arch/x86/kernel/fpu/signal.c, FP_XSTATE_MAGIC2; arch/arm64/kernel/signal.c, frame_record). */
-#define ONSTACK_WALK_FRAME_NEAR 256u
-#define ONSTACK_WALK_FRAME_FAR ((uint64_t)64 << 10) /* larger is no signal's frame, with what runs on top of it */
-
-/*
- * The page of the stack pointer needs no question where the calling thread itself stands on it: this very function, or the
- * signal's frame, which the kernel has just written right below the stack pointer, when it has not gone to an alternate
- * stack. Nobody can take a page away that its thread returns by. Signal-safe.
- */
-static inline __attribute__((always_inline, unused)) void onstack_walk_stand(const onstack_walk *walk) {
-  onstack_memory *memory = walk->memory;
-  const ucontext_t *context = walk->ucontext;
-  const uint64_t here = (uint64_t)(uintptr_t)memory, sp = walk->registers->sp, page = sp & ~(ONSTACK_PAGE - 1);
-  if (memory->reader != &onstack_reader_probe || memory->elsewhere) return;
-  if (page != (here & ~(ONSTACK_PAGE - 1))) {
-    if (!context || sp - here >= ONSTACK_WALK_FRAME_FAR || sp - page < ONSTACK_WALK_FRAME_NEAR) return;
-    if (here - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size) return;
-  }
-  memory->page_low = page;
-  memory->page_high = page + ONSTACK_PAGE;
-}
-
-/* `memory` lies on the calling thread's stack. Signal-safe. */
-static inline __attribute__((always_inline, unused)) onstack_walk_result
-onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
-  if (unwinder->reads_stack) {
-    onstack_memory_enter_stack(walk->memory, walk->registers->sp);
-    onstack_walk_stand(walk);
-  }
-  return unwinder->run(walk);
-}
-
-/* ---- call sites ---------------------------------------------------------------------------------------------------------- */
-
-/*
- * The check that a return address follows a call, or is an entry that is only returned to (arch.h), once for each new one. A
- * walk marks the frames whose return address the PC cache does not know as proven; the code in front of them is read later,
- * where a sample leaves the ring. Reading it in the handler made a sample with twenty new callers cost four times as much.
- */
-
-/*
- * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that nobody returns to. Code that cannot be read (unloaded since,
- * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
- * stack; it never lengthens one. A frame that is no code keeps its mark. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
-
-/*
- * Returns true if a stack ends at its root because its first `believed` frames are all that can be believed. A program that
- * makes a stack (makecontext, boost.context, libco) writes the first return address by hand, and no call precedes it. That
- * is certain only if .eh_frame led through all frames below: a frame pointer may have found any word. The interrupted
- * function alone does not suffice, because assembly may push words without saying so. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed);
-
-/* Ends a stack behind the last frame that can be believed. Signal-safe. */
-static inline __attribute__((unused)) ONSTACK_HANDLER void
-onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
-  if (!copy_works) return;
-  const uint32_t believed = onstack_call_sites_check(frames, unwound_by, result->frame_count);
-  if (believed == result->frame_count) return;
-  const bool root = onstack_call_sites_end(unwound_by, believed);
-  *result = (onstack_walk_result){believed, root ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_BAD_RETURN};
-}
-
-#endif
-
 #include <sys/mman.h>
 #include <unistd.h>
 #include <string.h>
@@ -9703,60 +9742,6 @@ ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted,
 /* Writes the code of the function that is symbol `which`; returns how many pieces it has. Milliseconds; ordinary threads. */
 ONSTACK_INTERNAL int onstack_symbols_loop(const onstack_symbols_found *found, uint32_t which,
                                           onstack_loop_code loops[ONSTACK_LOOP_CODES]);
-
-#endif
-
-/* ---- core/sampler/unwind/generated_code.h ---- */
-/*
- * Steps through code that no module describes: what a just-in-time compiler wrote, mostly. Its names are
- * profile/generated/name_source.h's.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
-#define ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
-
-/* A frame in such code; after a step, that of its caller. */
-typedef struct onstack_code_frame {
-  uint64_t pc, sp, fp;
-  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
-  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
-  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
-} onstack_code_frame;
-
-/*
- * Steps to the caller, by the chain of frame pointers, and where that ends, by what is known of runtimes that enter such code.
- * pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the stack is cut here.
- * Signal-safe.
- */
-ONSTACK_INTERNAL onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory);
-
-/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
-
-/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
-   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
-
-/* ---- code that is jumped to ---------------------------------------------------------------------------------------------- */
-
-/*
- * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
- * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
- * labels in execute_ex, which on x86_64 reserves room for it in that frame (Zend/zend_vm_opcodes.h,
- * ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
- *
- * One for the process. Written in ordinary threads, by two of them that know a half each.
- */
-
-typedef struct onstack_jumped_code {
-  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
-  uint64_t from;
-  uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
-  uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
-  uint64_t bytes;      /* 0: not known (publish / observe) */
-} onstack_jumped_code;
-
-ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
 
 #endif
 
@@ -20997,79 +20982,6 @@ int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
   return result < 0 ? result : deleted;
 }
 
-/* ---- core/sampler/unwind/call_site_check_handler.c ---- */
-
-typedef struct call_site_batch {
-  uint32_t count;
-  uint32_t frames[ONSTACK_COPY_MANY];
-  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
-} call_site_batch;
-
-/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *unwound_by,
-                                                  uint32_t count, uint32_t next, uint64_t seal) {
-  batch->count = 0;
-  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
-    if (!(unwound_by[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
-    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
-    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
-    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
-    batch->frames[batch->count] = next;
-    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
-  }
-  return next;
-}
-
-static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t seal) {
-  uint64_t value = onstack_pc_recall(return_address - 1, seal);
-  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
-}
-
-/* An interpreter's entry that calls return to, which nobody called from there. */
-static ONSTACK_HANDLER_APART bool call_site_is_entry(uint64_t return_address) {
-  uint64_t code;
-  return onstack_memory_copy_many(&return_address, 1, &code) == 1 && onstack_return_entry_begins(code);
-}
-
-/* The frames before the first that is not code by today's map. */
-static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
-  onstack_code_range last = {0, 0};
-  for (uint32_t next = 1; next < count; next++) {
-    if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
-    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
-    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
-  }
-  return count;
-}
-
-ONSTACK_HANDLER bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed) {
-  for (uint32_t i = 0; i < believed; i++)
-    if (unwound_by[i] != ONSTACK_BY_RULES) return false;
-  return believed > 1;
-}
-
-ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
-  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
-     over (sampler/modules/modules.c counts it up before anything is unmapped). */
-  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
-  call_site_batch batch;
-  uint32_t next = 1;
-  count = call_sites_listed(frames, unwound_by, count);
-  while (next < count) {
-    next = call_site_collect(&batch, frames, unwound_by, count, next, seal);
-    for (uint32_t i = 0; i < batch.count;) {
-      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
-      for (uint32_t end = i + got; i < end; i++) {
-        const uint64_t address = frames[batch.frames[i]];
-        if (!onstack_call_ends((const uint8_t *)&batch.words[i]) && !call_site_is_entry(address)) return batch.frames[i];
-        call_site_note(address, seal);
-      }
-      i++; /* past the one that could not be read */
-    }
-  }
-  return count;
-}
-
 /* ---- core/sampler/unwind/code_map_handler.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
@@ -21131,7 +21043,7 @@ ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint
   return special ? special->kind : ONSTACK_GO_PLAIN;
 }
 
-/* ---- core/sampler/unwind/frame_pointer_aarch64_handler.c ---- */
+/* ---- core/sampler/unwind/generated_code_aarch64_handler.c ---- */
 
 #if defined(__aarch64__)
 
@@ -21197,45 +21109,6 @@ ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor 
 }
 
 #endif
-
-/* ---- core/sampler/unwind/frame_pointer_x86_64_handler.c ---- */
-
-#if defined(__x86_64__)
-
-/*
- * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
- * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
- * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
- * old, freed one.
- */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
-  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->floor = cursor->fp = sp;
-  return true;
-}
-
-/*
- * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
- * it another link to that record, which RBP points at during the call. The word above that link is no return address.
- */
-static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
-  uint64_t link[2];
-  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
-}
-
-ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
-  cursor->floor = cursor->fp + 16;
-  cursor->fp = call->saved_fp;
-  fp_skip_double_record(memory, cursor);
-  return true;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/generated_code_aarch64_handler.c ---- */
 
 #if defined(__aarch64__)
 
@@ -21315,6 +21188,41 @@ ONSTACK_HANDLER onstack_truncation onstack_generated_step(onstack_code_frame *fr
 }
 
 /* ---- core/sampler/unwind/generated_code_x86_64_handler.c ---- */
+
+#if defined(__x86_64__)
+
+/*
+ * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
+ * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
+ * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
+ * old, freed one.
+ */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp;
+  return true;
+}
+
+/*
+ * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
+ * it another link to that record, which RBP points at during the call. The word above that link is no return address.
+ */
+static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t link[2];
+  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
+}
+
+ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
+  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
+  cursor->floor = cursor->fp + 16;
+  cursor->fp = call->saved_fp;
+  fp_skip_double_record(memory, cursor);
+  return true;
+}
+
+#endif
 
 #if defined(__x86_64__)
 
@@ -21768,6 +21676,37 @@ static ONSTACK_HANDLER bool reader_none_read(onstack_memory *memory, uint64_t ad
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", reader_none_test, reader_none_read};
 
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
+
+ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
+  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
+}
+
+ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
+  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
+  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
+    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
+    if (request == address) return false;
+    if (request == 0) {
+      onstack_store_relaxed(&bounds->requests[i], address);
+      return true;
+    }
+  }
+  return false;
+}
+
+void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
+    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
+  }
+  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
+  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
+}
+
 /* ---- core/sampler/unwind/module_statistics.c ---- */
 
 #include <stdlib.h>
@@ -21905,138 +21844,35 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
 }
 
-/* ---- core/sampler/unwind/stack_bounds_handler.c ---- */
+/* ---- core/sampler/unwind/unwinder_handler.c ---- */
+/* The unwinders that read no memory by themselves: `pc_only`, and the host's. */
 
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
-
-ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
-  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
+/* Unwinder `pc_only`: the interrupted PC and nothing else. */
+static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
+  walk->frames[0] = walk->registers->pc;
+  return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
 }
 
-ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
-  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
-  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
-    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
-    if (request == address) return false;
-    if (request == 0) {
-      onstack_store_relaxed(&bounds->requests[i], address);
-      return true;
-    }
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
+
+/*
+ * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
+ * count decides how far the drain reads.
+ */
+static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
+  onstack_walk_result result =
+      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
+  if (result.frame_count > walk->capacity) {
+    result.frame_count = walk->capacity;
+    result.truncation = ONSTACK_TRUNCATED_DEPTH;
   }
-  return false;
-}
-
-void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
-    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
-    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
-  }
-  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
-  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
-}
-
-/* ---- core/sampler/unwind/traceback_walk_handler.c ---- */
-
-ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
-
-/* Before any table is looked up; see sampler/modules/modules.c. */
-ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
-
-/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
-ONSTACK_HANDLER void onstack_traceback_leave(void) {
-  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
-  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
-}
-
-void onstack_traceback_after_fork(void) {
-  onstack_store_relaxed(&onstack_traceback.inside, 0u);
-  onstack_store_relaxed(&onstack_traceback.preparing, 0);
-}
-
-/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
-#define TRACEBACK_DEPTH 64u
-
-static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
-  const uint64_t end = onstack_memory_stack_end(sp);
-  return end ? (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), end} : (onstack_stack_range){0, 0};
-}
-
-/* Shortens the stack to what can be believed. */
-static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
-                                                          uint32_t capacity) {
-  onstack_memory memory;
-  uint8_t unwound_by[TRACEBACK_DEPTH];
-  if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
-  onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
-  onstack_walk_forget_ranges(&memory);
-  memory.ranges[0] = traceback_bounds(from->sp);
-  const onstack_walk walk = {
-      .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .unwound_by = unwound_by};
-  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
-  onstack_walk_check(memory.copy_works, frames, unwound_by, &result);
+  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
+  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
   return result;
 }
 
-/* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
-static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) {
-    if (i > 0) frames[i]--;
-    if (onstack_code_find_go(frames[i])) return i;
-  }
-  return count;
-}
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
 
-ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
-  uint32_t taken = 0;
-  if (capacity == 0) return 0;
-  onstack_traceback_enter();
-  if (onstack_observe(&onstack_traceback.ready)) {
-    const onstack_walk_result result = traceback_walk(from, frames, capacity);
-    taken = traceback_take(frames, result.frame_count);
-    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
-  }
-  onstack_traceback_leave();
-  return taken;
-}
-
-static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) { return *(const volatile uint64_t *)(uintptr_t)address; }
-
-/*
- * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
- * the simple rules; functions that realign their stack have others.
- */
-static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_registers *registers) {
-  uint64_t cfa;
-  if (rule->cfa == ONSTACK_CFA_SP)
-    cfa = registers->sp + (uint64_t)(int64_t)rule->cfa_offset;
-  else if (rule->cfa == ONSTACK_CFA_FP)
-    cfa = registers->fp + (uint64_t)(int64_t)rule->cfa_offset;
-  else
-    return false;
-  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP || cfa <= registers->sp || cfa & 7) return false;
-  registers->pc = onstack_address_strip(traceback_word(cfa + (uint64_t)((int64_t)rule->ra * 8))) - 1;
-  if (rule->fp != ONSTACK_AT_SAME) registers->fp = traceback_word(cfa + (uint64_t)((int64_t)rule->fp * 8));
-  registers->sp = cfa;
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
-  onstack_module module = {.low = 0};
-  bool stepped = false;
-  onstack_traceback_enter();
-  if (onstack_observe(&onstack_traceback.ready)) {
-    const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
-    if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
-    stepped = rule && traceback_apply(rule, registers);
-  }
-  onstack_traceback_leave();
-  return stepped;
-}
-
-/* ---- core/sampler/unwind/unwinder_frame_pointer_handler.c ---- */
 /*
  * Unwinder `frame_pointer`: follows the chain of frame records {saved frame pointer, return address}.
  *
@@ -22049,7 +21885,7 @@ ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
  *   stacks may it go elsewhere.
  * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
  *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/frame_pointer.h). A zero frame
+ * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/generated_code.h). A zero frame
  *   pointer, the ABIs' mark of that, is found in code without frame pointers too.
  * Between C and Go the next record is elsewhere: frame_pointer_*_handler.c.
  */
@@ -22181,35 +22017,6 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
                                                                                      fp_run};
-
-/* ---- core/sampler/unwind/unwinder_handler.c ---- */
-/* The unwinders that read no memory by themselves: `pc_only`, and the host's. */
-
-/* Unwinder `pc_only`: the interrupted PC and nothing else. */
-static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
-  walk->frames[0] = walk->registers->pc;
-  return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
-
-/*
- * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
- * count decides how far the drain reads.
- */
-static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
-  onstack_walk_result result =
-      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
-  if (result.frame_count > walk->capacity) {
-    result.frame_count = walk->capacity;
-    result.truncation = ONSTACK_TRUNCATED_DEPTH;
-  }
-  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
-  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
-  return result;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
 
 /* ---- core/sampler/unwind/unwinder_rules_handler.c ---- */
 /*
@@ -23352,6 +23159,175 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
+
+/* ---- core/sampler/unwind/walk_handler.c ---- */
+
+ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
+
+/* Before any table is looked up; see sampler/modules/modules.c. */
+ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
+
+/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
+ONSTACK_HANDLER void onstack_traceback_leave(void) {
+  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
+  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
+}
+
+void onstack_traceback_after_fork(void) {
+  onstack_store_relaxed(&onstack_traceback.inside, 0u);
+  onstack_store_relaxed(&onstack_traceback.preparing, 0);
+}
+
+/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
+#define TRACEBACK_DEPTH 64u
+
+static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
+  const uint64_t end = onstack_memory_stack_end(sp);
+  return end ? (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), end} : (onstack_stack_range){0, 0};
+}
+
+/* Shortens the stack to what can be believed. */
+static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
+                                                          uint32_t capacity) {
+  onstack_memory memory;
+  uint8_t unwound_by[TRACEBACK_DEPTH];
+  if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
+  onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
+  onstack_walk_forget_ranges(&memory);
+  memory.ranges[0] = traceback_bounds(from->sp);
+  const onstack_walk walk = {
+      .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .unwound_by = unwound_by};
+  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
+  onstack_walk_check(memory.copy_works, frames, unwound_by, &result);
+  return result;
+}
+
+/* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
+static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) frames[i]--;
+    if (onstack_code_find_go(frames[i])) return i;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
+  uint32_t taken = 0;
+  if (capacity == 0) return 0;
+  onstack_traceback_enter();
+  if (onstack_observe(&onstack_traceback.ready)) {
+    const onstack_walk_result result = traceback_walk(from, frames, capacity);
+    taken = traceback_take(frames, result.frame_count);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+  }
+  onstack_traceback_leave();
+  return taken;
+}
+
+static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) { return *(const volatile uint64_t *)(uintptr_t)address; }
+
+/*
+ * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
+ * the simple rules; functions that realign their stack have others.
+ */
+static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_registers *registers) {
+  uint64_t cfa;
+  if (rule->cfa == ONSTACK_CFA_SP)
+    cfa = registers->sp + (uint64_t)(int64_t)rule->cfa_offset;
+  else if (rule->cfa == ONSTACK_CFA_FP)
+    cfa = registers->fp + (uint64_t)(int64_t)rule->cfa_offset;
+  else
+    return false;
+  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP || cfa <= registers->sp || cfa & 7) return false;
+  registers->pc = onstack_address_strip(traceback_word(cfa + (uint64_t)((int64_t)rule->ra * 8))) - 1;
+  if (rule->fp != ONSTACK_AT_SAME) registers->fp = traceback_word(cfa + (uint64_t)((int64_t)rule->fp * 8));
+  registers->sp = cfa;
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
+  onstack_module module = {.low = 0};
+  bool stepped = false;
+  onstack_traceback_enter();
+  if (onstack_observe(&onstack_traceback.ready)) {
+    const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
+    if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    stepped = rule && traceback_apply(rule, registers);
+  }
+  onstack_traceback_leave();
+  return stepped;
+}
+
+typedef struct call_site_batch {
+  uint32_t count;
+  uint32_t frames[ONSTACK_COPY_MANY];
+  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
+} call_site_batch;
+
+/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
+static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *unwound_by,
+                                                  uint32_t count, uint32_t next, uint64_t seal) {
+  batch->count = 0;
+  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
+    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
+    batch->frames[batch->count] = next;
+    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
+  }
+  return next;
+}
+
+static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t seal) {
+  uint64_t value = onstack_pc_recall(return_address - 1, seal);
+  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
+}
+
+/* An interpreter's entry that calls return to, which nobody called from there. */
+static ONSTACK_HANDLER_APART bool call_site_is_entry(uint64_t return_address) {
+  uint64_t code;
+  return onstack_memory_copy_many(&return_address, 1, &code) == 1 && onstack_return_entry_begins(code);
+}
+
+/* The frames before the first that is not code by today's map. */
+static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
+  onstack_code_range last = {0, 0};
+  for (uint32_t next = 1; next < count; next++) {
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
+    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed) {
+  for (uint32_t i = 0; i < believed; i++)
+    if (unwound_by[i] != ONSTACK_BY_RULES) return false;
+  return believed > 1;
+}
+
+ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
+  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
+     over (sampler/modules/modules.c counts it up before anything is unmapped). */
+  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
+  call_site_batch batch;
+  uint32_t next = 1;
+  count = call_sites_listed(frames, unwound_by, count);
+  while (next < count) {
+    next = call_site_collect(&batch, frames, unwound_by, count, next, seal);
+    for (uint32_t i = 0; i < batch.count;) {
+      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
+      for (uint32_t end = i + got; i < end; i++) {
+        const uint64_t address = frames[batch.frames[i]];
+        if (!onstack_call_ends((const uint8_t *)&batch.words[i]) && !call_site_is_entry(address)) return batch.frames[i];
+        call_site_note(address, seal);
+      }
+      i++; /* past the one that could not be read */
+    }
+  }
+  return count;
+}
 
 /* ---- core/profile/elf/elf_symbols.c ---- */
 /* ---- core/profile/elf/elf_symbols.h ---- */

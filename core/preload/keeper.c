@@ -8,7 +8,7 @@
 #include "sampler/signal/own_threads.h"
 #include "sampler/threads/task.h"
 #include "sampler/source/threads.h"
-#include "sampler/unwind/frame_pointer.h"
+#include "sampler/unwind/generated_code.h"
 #include "preload/first_ticks.h"
 #include "preload/first_ticks_store.h"
 #include "preload/guard.h"

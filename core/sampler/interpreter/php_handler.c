@@ -3,7 +3,7 @@
 
 #include "platform/atomics.h"
 #include "sampler/interpreter/interpreter.h"
-#include "sampler/unwind/stack_bounds.h"
+#include "sampler/unwind/memory.h"
 
 ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
 

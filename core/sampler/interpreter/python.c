@@ -5,7 +5,7 @@
 #include "platform/process.h"
 #include "sampler/interpreter/known.h"
 #include "sampler/interpreter/symbols.h"
-#include "sampler/unwind/stack_bounds.h"
+#include "sampler/unwind/memory.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #include "platform/atomics.h"
 #include "platform/context.h"
 #include "sampler/interpreter/interpreter.h"
-#include "sampler/unwind/stack_bounds.h"
+#include "sampler/unwind/memory.h"
 
 ONSTACK_INTERNAL_DEFINE const onstack_python *onstack_python_found;
 

@@ -8,7 +8,7 @@
 #include "sampler/modules/fde_lookup.h"
 #include "sampler/modules/rule_table.h"
 #include "sampler/unwind/pc_cache.h"
-#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/walk.h"
 
 #include <elf.h>
 #include <errno.h>
