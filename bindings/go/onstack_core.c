@@ -3831,7 +3831,7 @@ typedef struct onstack_go_special {
                          BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
 } onstack_go_special;
 
-/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+/* Offsets in the runtime's structures (sampler/modules/go_runtime.h); m.g0 is m's first word, g.stack g's first two. */
 typedef struct onstack_go_layout {
   uint64_t tls_g; /* from the thread pointer: the current g */
   uint32_t g_m;
@@ -6582,12 +6582,46 @@ bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, cons
 
 /* ---- core/sampler/modules/go_runtime.h ---- */
 /*
+ * Where the runtime keeps what a walk needs at a change of stacks: read out of the runtime's own instructions, whose
+ * shape has been the same since Go 1.20 while the offsets in them moved. Code of another shape gives no layout, and
+ * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). One file for each processor. Ordinary threads only.
+ */
+#ifndef ONSTACK_SAMPLER_MODULES_GO_RUNTIME_H
+#define ONSTACK_SAMPLER_MODULES_GO_RUNTIME_H
+
+/* True for the functions in which a goroutine's stack grows (ONSTACK_GO_GROWS). */
+ONSTACK_INTERNAL bool onstack_go_layout_grows(const char *name);
+
+/* Fills go->layout and the `switch_at` of go->specials from their loaded code. */
+ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
+
+/* Reader of Go's function table (.gopclntab), of the formats that Go 1.20 and later write. Treats it as hostile. */
+
+typedef struct onstack_go_pclntab {
+  const uint8_t *base;
+  size_t size;
+  uint64_t text; /* what function offsets are relative to; 0 until known */
+  uint64_t function_count;
+  uint64_t names; /* offsets in the table */
+  uint64_t functions;
+  uint64_t pc_values;
+  uint32_t quantum; /* of PC deltas */
+} onstack_go_pclntab;
+
+/* Reads the header. False: not a format that we know. `text` stays 0 where the header does not tell (Go 1.26 leaves
+   it unused; runtime/symtab.go). */
+ONSTACK_INTERNAL bool onstack_go_pclntab_open(onstack_go_pclntab *table, const void *base, size_t size);
+
+/* Calls `visit` for each function in ascending order with its bounds. Needs `text`. */
+ONSTACK_INTERNAL void onstack_go_pclntab_each(const onstack_go_pclntab *table,
+                                              void (*visit)(void *data, const char *name, uint64_t low, uint64_t high),
+                                              void *data);
+
+/*
  * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (sampler/unwind/code_map.h).
  * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
  * Ordinary threads only.
  */
-#ifndef ONSTACK_SAMPLER_MODULES_GO_RUNTIME_H
-#define ONSTACK_SAMPLER_MODULES_GO_RUNTIME_H
 
 /* Looks at objects loaded since the last call. Under the map lock. */
 ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
@@ -9094,10 +9128,10 @@ int onstack_cold_code(uint64_t eh_frame_header, onstack_loop_code loops[ONSTACK_
 
 /* ---- core/sampler/interpreter/instructions_x86_64.c ---- */
 
-/* ---- core/sampler/modules/prologue_x86_64.h ---- */
+/* ---- core/sampler/modules/blocked_x86_64.h ---- */
 /* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
-#ifndef ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
-#define ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
+#ifndef ONSTACK_SAMPLER_MODULES_BLOCKED_X86_64_H
+#define ONSTACK_SAMPLER_MODULES_BLOCKED_X86_64_H
 
 typedef struct onstack_prologue {
   uint64_t entry_low, entry_high; /* the function begins in here */
@@ -11096,18 +11130,7 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
 #endif
 
 /* ---- core/sampler/modules/blocked_x86_64.c ---- */
-/*
- * Only the frame pointer is missing, and mostly a frame gives it back before a rule needs it. Else it follows from the CFA of
- * the first frame that is found by it: all frames below keep the register.
- *
- *   by prologue   behind push %rbp; mov %rsp,%rbp come pushes and sub $n,%rsp among other instructions; they say how far
- *                 below the CFA SP is at a call
- *   by search     the first word above SP that lies behind a direct call to that very function (a frame of variable size)
- *   by Go         its table says how far SP is from the return address, and behind a prologue the register is the frame's
- *
- * The first two are believed only where a call ends before the return address, and a direct one leads to the function's
- * beginning; a call by way of the PLT only where the prologue says so.
- */
+/* Reads code by copies: a library may be unmapped at any instant. Opcodes: Intel SDM volume 2, appendix A. */
 
 #if defined(__x86_64__)
 
@@ -11161,6 +11184,197 @@ ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_g
 ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
 
 #endif
+
+#include <string.h>
+
+#define PROLOGUE_ROWS 4096u /* that are looked at, backwards */
+#define PROLOGUE_BYTES 256u
+#define PROLOGUE_LONGEST 16u /* an instruction */
+
+/* ---- by the rules ---- */
+
+typedef struct prologue_row {
+  const onstack_rule_table *table;
+  uint32_t chunk, index; /* of the row that holds `offset`, and its chunk */
+} prologue_row;
+
+/* A chunk's rows say the low 16 bits, and a chunk is shorter than these. */
+static uint64_t prologue_row_offset(const prologue_row *row) {
+  const uint64_t chunk = (uint64_t)row->chunk << ONSTACK_RULE_CHUNK_BITS;
+  return (chunk & ~(uint64_t)0xffff) | row->table->rows[row->index].offset;
+}
+
+static const onstack_rule *prologue_row_rule(const prologue_row *row) {
+  return &row->table->rules[row->table->rows[row->index].rule];
+}
+
+static bool prologue_row_before(prologue_row *row) {
+  if (row->index == 0) return false;
+  row->index--;
+  while (row->chunk > 0 && row->index < row->table->first_row[row->chunk]) row->chunk--;
+  return true;
+}
+
+/* The row that holds an offset for which there is a rule. */
+static bool prologue_row_at(const onstack_rule_table *table, uint64_t offset, prologue_row *row) {
+  const uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;
+  if (chunk >= table->chunk_count) return false;
+  *row = (prologue_row){table, (uint32_t)chunk, table->first_row[chunk + 1]};
+  while (prologue_row_before(row))
+    if (prologue_row_offset(row) <= offset) return true;
+  return false;
+}
+
+static bool prologue_is_entered(const onstack_rule *rule) { return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 8; }
+
+static bool prologue_has_pushed(const onstack_rule *rule) {
+  return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 16 && rule->fp == -2;
+}
+
+bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue) {
+  prologue_row row;
+  if (!module->table || !prologue_row_at(module->table, address - module->base, &row)) return false;
+  for (uint32_t i = 0; i < PROLOGUE_ROWS; i++) {
+    const onstack_rule *rule = prologue_row_rule(&row);
+    const uint64_t framed = prologue_row_offset(&row);
+    if (!prologue_row_before(&row)) return false;
+    if (rule->cfa != ONSTACK_CFA_FP || !prologue_has_pushed(prologue_row_rule(&row))) continue;
+    const uint64_t pushed = prologue_row_offset(&row);
+    if (!prologue_row_before(&row) || !prologue_is_entered(prologue_row_rule(&row))) return false;
+    *prologue =
+        (onstack_prologue){module->base + prologue_row_offset(&row), module->base + pushed - 1, module->base + framed};
+    return true;
+  }
+  return false;
+}
+
+/* ---- by the instructions ---- */
+
+/* Bytes behind the opcode of an instruction with ModRM. */
+static size_t prologue_operand(const uint8_t *modrm) {
+  const uint8_t mod = *modrm >> 6;
+  size_t length = 1;
+  if (mod == 3) return length;
+  const bool scaled = (*modrm & 7) == 4;
+  const uint8_t base = scaled ? modrm[1] & 7 : *modrm & 7;
+  if (scaled) length++;
+  if (mod == 1) return length + 1;
+  return mod == 2 || base == 5 ? length + 4 : length;
+}
+
+/* Of an immediate behind an operand; with `leads` an instruction that goes elsewhere, which ends a prologue. */
+typedef struct prologue_form {
+  bool leads, operand;
+  size_t immediate;
+} prologue_form;
+
+static prologue_form prologue_form_0f(uint8_t op) {
+  switch (op) {
+  case 0x05: /* syscall, ud2, sysenter, and opcodes of three bytes */
+  case 0x0b:
+  case 0x34:
+  case 0x38:
+  case 0x3a:
+    return (prologue_form){.leads = true};
+  case 0xa2: /* cpuid, rdtsc */
+  case 0x31:
+    return (prologue_form){0};
+  case 0x70: /* with one byte more */
+  case 0xc6:
+  case 0xba:
+  case 0xc2:
+  case 0xa4:
+  case 0xac:
+    return (prologue_form){.operand = true, .immediate = 1};
+  default:
+    if ((op & 0xf0) == 0x80) return (prologue_form){.leads = true}; /* jcc */
+    return (prologue_form){.operand = true};
+  }
+}
+
+/* `half`: operands of 16 bits. `modrm`: of an instruction that has one. */
+static prologue_form prologue_form_of(uint8_t op, uint8_t modrm, bool wide, bool half) {
+  const size_t word = half ? 2 : 4;
+  if ((op & 0xf0) == 0x50 || op == 0x90 || op == 0x98 || op == 0x99) return (prologue_form){0};
+  if ((op & 0xf8) == 0xb8) return (prologue_form){.immediate = wide ? 8 : word};
+  if ((op & 0xf8) == 0xb0 || op == 0x6a || op == 0xa8) return (prologue_form){.immediate = 1};
+  if (op == 0x68 || op == 0xa9) return (prologue_form){.immediate = word};
+  if (op < 0x40 && (op & 7) == 4) return (prologue_form){.immediate = 1};
+  if (op < 0x40 && (op & 7) == 5) return (prologue_form){.immediate = word};
+  if (op < 0x40 && (op & 7) < 4) return (prologue_form){.operand = true};
+  if (op == 0x80 || op == 0x83 || op == 0xc0 || op == 0xc1 || op == 0xc6 || op == 0x6b)
+    return (prologue_form){.operand = true, .immediate = 1};
+  if (op == 0x81 || op == 0xc7 || op == 0x69) return (prologue_form){.operand = true, .immediate = word};
+  if (op == 0xf6) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? 1 : 0};
+  if (op == 0xf7) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? word : 0};
+  if (op == 0xff) return (prologue_form){.leads = (modrm & 0x38) > 8 && (modrm & 0x38) != 0x30, .operand = true};
+  if (op == 0x63 || (op >= 0x84 && op <= 0x8d) || op == 0xd1 || op == 0xd3) return (prologue_form){.operand = true};
+  return (prologue_form){.leads = true};
+}
+
+/* The length of an instruction that compilers put into prologues; 0: another one, or one that leads elsewhere. */
+static size_t prologue_length(const uint8_t *code) {
+  const uint8_t *at = code;
+  bool wide = false, half = false;
+  for (size_t i = 0; i < 4 && (*at == 0x66 || *at == 0xf2 || *at == 0xf3); i++) half |= *at++ == 0x66;
+  if ((*at & 0xf0) == 0x40) wide = (*at++ & 8) != 0;
+  const uint8_t op = *at++;
+  const prologue_form form = op == 0x0f ? prologue_form_0f(*at++) : prologue_form_of(op, *at, wide, half);
+  if (form.leads) return 0;
+  return (size_t)(at - code) + (form.operand ? prologue_operand(at) : 0) + form.immediate;
+}
+
+#define PROLOGUE_UNKNOWN INT64_MIN
+
+static int32_t prologue_int32(const uint8_t *bytes) {
+  int32_t value;
+  memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+/* By how much an instruction moves SP down; PROLOGUE_UNKNOWN: nobody can tell. */
+static int64_t prologue_moves(const uint8_t *code) {
+  const bool extended = code[0] == 0x41;
+  const uint8_t op = extended ? code[1] : code[0];
+  if ((op & 0xf8) == 0x50) return 8;                                            /* push of a register */
+  if ((op & 0xf8) == 0x58 || op == 0x68 || op == 0x6a) return PROLOGUE_UNKNOWN; /* pop; push of a number */
+  if (code[0] == 0x48 && (code[1] == 0x83 || code[1] == 0x81)) {
+    const int64_t amount = code[1] == 0x83 ? (int8_t)code[3] : prologue_int32(code + 3);
+    if (code[2] == 0xec) return amount;           /* sub $n,%rsp */
+    if (code[2] == 0xc4) return -amount;          /* add $n,%rsp */
+    if (code[2] == 0xe4) return PROLOGUE_UNKNOWN; /* and $n,%rsp */
+  }
+  if ((code[0] & 0xf8) == 0x48 && code[1] == 0x29 && (code[2] & 0xc7) == 0xc4) return PROLOGUE_UNKNOWN; /* sub %reg,%rsp */
+  return 0;
+}
+
+int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address) {
+  uint8_t code[PROLOGUE_BYTES + PROLOGUE_LONGEST] = {0};
+  int64_t depth = 0;
+  const size_t got = onstack_process_memory_copy(prologue->framed, code, PROLOGUE_BYTES);
+  for (size_t at = 0; at + PROLOGUE_LONGEST <= got && prologue->framed + at < address;) {
+    const size_t length = prologue_length(code + at);
+    if (length == 0) break;
+    const int64_t moves = prologue_moves(code + at);
+    if (moves == PROLOGUE_UNKNOWN) return -1;
+    depth += moves;
+    at += length;
+  }
+  return depth;
+}
+
+/*
+ * Only the frame pointer is missing, and mostly a frame gives it back before a rule needs it. Else it follows from the CFA of
+ * the first frame that is found by it: all frames below keep the register.
+ *
+ *   by prologue   behind push %rbp; mov %rsp,%rbp come pushes and sub $n,%rsp among other instructions; they say how far
+ *                 below the CFA SP is at a call
+ *   by search     the first word above SP that lies behind a direct call to that very function (a frame of variable size)
+ *   by Go         its table says how far SP is from the return address, and behind a prologue the register is the frame's
+ *
+ * The first two are believed only where a call ends before the return address, and a direct one leads to the function's
+ * beginning; a call by way of the PLT only where the prologue says so.
+ */
 
 #define BLOCKED_DEPTH 64u          /* frames that may keep the register */
 #define BLOCKED_SEARCH_WORDS 4096u /* above SP */
@@ -11321,11 +11535,80 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
 #define ONSTACK_SAMPLER_MODULES_CFI_H
 
 /* ---- core/sampler/modules/cfi_entry.h ---- */
-/* What .eh_frame is made of: encoded numbers, the state that its instructions change, and its entries. */
+/* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
 #ifndef ONSTACK_SAMPLER_MODULES_CFI_ENTRY_H
 #define ONSTACK_SAMPLER_MODULES_CFI_ENTRY_H
 
 #include <string.h>
+
+/* Call frame instructions. The operand of the last three is in their low six bits. */
+enum {
+  DW_CFA_nop = 0x00,
+  DW_CFA_set_loc = 0x01,
+  DW_CFA_advance_loc1 = 0x02,
+  DW_CFA_advance_loc2 = 0x03,
+  DW_CFA_advance_loc4 = 0x04,
+  DW_CFA_offset_extended = 0x05,
+  DW_CFA_restore_extended = 0x06,
+  DW_CFA_undefined = 0x07,
+  DW_CFA_same_value = 0x08,
+  DW_CFA_register = 0x09,
+  DW_CFA_remember_state = 0x0a,
+  DW_CFA_restore_state = 0x0b,
+  DW_CFA_def_cfa = 0x0c,
+  DW_CFA_def_cfa_register = 0x0d,
+  DW_CFA_def_cfa_offset = 0x0e,
+  DW_CFA_def_cfa_expression = 0x0f,
+  DW_CFA_expression = 0x10,
+  DW_CFA_offset_extended_sf = 0x11,
+  DW_CFA_def_cfa_sf = 0x12,
+  DW_CFA_def_cfa_offset_sf = 0x13,
+  DW_CFA_val_offset = 0x14,
+  DW_CFA_val_offset_sf = 0x15,
+  DW_CFA_val_expression = 0x16,
+  DW_CFA_AARCH64_negate_ra_state = 0x2d,
+  DW_CFA_GNU_args_size = 0x2e,
+  DW_CFA_GNU_negative_offset_extended = 0x2f,
+  DW_CFA_advance_loc = 0x40,
+  DW_CFA_offset = 0x80,
+  DW_CFA_restore = 0xc0
+};
+#define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
+#define DW_CFA_OPERAND 0x3fu
+
+/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
+enum {
+  DW_OP_deref = 0x06,
+  DW_OP_and = 0x1a,
+  DW_OP_plus = 0x22,
+  DW_OP_plus_uconst = 0x23,
+  DW_OP_shl = 0x24,
+  DW_OP_ge = 0x2a,
+  DW_OP_lit0 = 0x30,
+  DW_OP_reg0 = 0x50,
+  DW_OP_breg0 = 0x70
+};
+
+/* Encodings of pointers: a format, and what it is relative to. */
+enum {
+  DW_EH_PE_absptr = 0x00,
+  DW_EH_PE_uleb128 = 0x01,
+  DW_EH_PE_udata2 = 0x02,
+  DW_EH_PE_udata4 = 0x03,
+  DW_EH_PE_datarel = 0x30,
+  DW_EH_PE_udata8 = 0x04,
+  DW_EH_PE_sleb128 = 0x09,
+  DW_EH_PE_sdata2 = 0x0a,
+  DW_EH_PE_sdata4 = 0x0b,
+  DW_EH_PE_sdata8 = 0x0c,
+  DW_EH_PE_pcrel = 0x10,
+  DW_EH_PE_indirect = 0x80,
+  DW_EH_PE_omit = 0xff
+};
+#define DW_EH_PE_FORMAT 0x0fu
+#define DW_EH_PE_RELATIVE 0xf0u
+
+/* What .eh_frame is made of: encoded numbers, the state that its instructions change, and its entries. */
 
 /* ---- reading ------------------------------------------------------------------------------------------------------------- */
 
@@ -11438,80 +11721,6 @@ ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t en
    A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
 ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                                       void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
-
-#endif
-
-/* ---- core/sampler/modules/dwarf.h ---- */
-/* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
-#ifndef ONSTACK_SAMPLER_MODULES_DWARF_H
-#define ONSTACK_SAMPLER_MODULES_DWARF_H
-
-/* Call frame instructions. The operand of the last three is in their low six bits. */
-enum {
-  DW_CFA_nop = 0x00,
-  DW_CFA_set_loc = 0x01,
-  DW_CFA_advance_loc1 = 0x02,
-  DW_CFA_advance_loc2 = 0x03,
-  DW_CFA_advance_loc4 = 0x04,
-  DW_CFA_offset_extended = 0x05,
-  DW_CFA_restore_extended = 0x06,
-  DW_CFA_undefined = 0x07,
-  DW_CFA_same_value = 0x08,
-  DW_CFA_register = 0x09,
-  DW_CFA_remember_state = 0x0a,
-  DW_CFA_restore_state = 0x0b,
-  DW_CFA_def_cfa = 0x0c,
-  DW_CFA_def_cfa_register = 0x0d,
-  DW_CFA_def_cfa_offset = 0x0e,
-  DW_CFA_def_cfa_expression = 0x0f,
-  DW_CFA_expression = 0x10,
-  DW_CFA_offset_extended_sf = 0x11,
-  DW_CFA_def_cfa_sf = 0x12,
-  DW_CFA_def_cfa_offset_sf = 0x13,
-  DW_CFA_val_offset = 0x14,
-  DW_CFA_val_offset_sf = 0x15,
-  DW_CFA_val_expression = 0x16,
-  DW_CFA_AARCH64_negate_ra_state = 0x2d,
-  DW_CFA_GNU_args_size = 0x2e,
-  DW_CFA_GNU_negative_offset_extended = 0x2f,
-  DW_CFA_advance_loc = 0x40,
-  DW_CFA_offset = 0x80,
-  DW_CFA_restore = 0xc0
-};
-#define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
-#define DW_CFA_OPERAND 0x3fu
-
-/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
-enum {
-  DW_OP_deref = 0x06,
-  DW_OP_and = 0x1a,
-  DW_OP_plus = 0x22,
-  DW_OP_plus_uconst = 0x23,
-  DW_OP_shl = 0x24,
-  DW_OP_ge = 0x2a,
-  DW_OP_lit0 = 0x30,
-  DW_OP_reg0 = 0x50,
-  DW_OP_breg0 = 0x70
-};
-
-/* Encodings of pointers: a format, and what it is relative to. */
-enum {
-  DW_EH_PE_absptr = 0x00,
-  DW_EH_PE_uleb128 = 0x01,
-  DW_EH_PE_udata2 = 0x02,
-  DW_EH_PE_udata4 = 0x03,
-  DW_EH_PE_datarel = 0x30,
-  DW_EH_PE_udata8 = 0x04,
-  DW_EH_PE_sleb128 = 0x09,
-  DW_EH_PE_sdata2 = 0x0a,
-  DW_EH_PE_sdata4 = 0x0b,
-  DW_EH_PE_sdata8 = 0x0c,
-  DW_EH_PE_pcrel = 0x10,
-  DW_EH_PE_indirect = 0x80,
-  DW_EH_PE_omit = 0xff
-};
-#define DW_EH_PE_FORMAT 0x0fu
-#define DW_EH_PE_RELATIVE 0xf0u
 
 #endif
 
@@ -12445,25 +12654,9 @@ bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, 
 
 /* ---- core/sampler/modules/go_layout_aarch64.c ---- */
 /*
- * sampler/modules/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
+ * sampler/modules/go_runtime.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
  * The functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
  */
-/* ---- core/sampler/modules/go_layout.h ---- */
-/*
- * Where the runtime keeps what a walk needs at a change of stacks: read out of the runtime's own instructions, whose
- * shape has been the same since Go 1.20 while the offsets in them moved. Code of another shape gives no layout, and
- * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). One file for each processor. Ordinary threads only.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_GO_LAYOUT_H
-#define ONSTACK_SAMPLER_MODULES_GO_LAYOUT_H
-
-/* True for the functions in which a goroutine's stack grows (ONSTACK_GO_GROWS). */
-ONSTACK_INTERNAL bool onstack_go_layout_grows(const char *name);
-
-/* Fills go->layout and the `switch_at` of go->specials from their loaded code. */
-ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
-
-#endif
 
 #include <string.h>
 
@@ -12790,32 +12983,6 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 #endif
 
 /* ---- core/sampler/modules/go_pclntab.c ---- */
-/* ---- core/sampler/modules/go_pclntab.h ---- */
-/* Reader of Go's function table (.gopclntab), of the formats that Go 1.20 and later write. Treats it as hostile. */
-#ifndef ONSTACK_SAMPLER_MODULES_GO_PCLNTAB_H
-#define ONSTACK_SAMPLER_MODULES_GO_PCLNTAB_H
-
-typedef struct onstack_go_pclntab {
-  const uint8_t *base;
-  size_t size;
-  uint64_t text; /* what function offsets are relative to; 0 until known */
-  uint64_t function_count;
-  uint64_t names; /* offsets in the table */
-  uint64_t functions;
-  uint64_t pc_values;
-  uint32_t quantum; /* of PC deltas */
-} onstack_go_pclntab;
-
-/* Reads the header. False: not a format that we know. `text` stays 0 where the header does not tell (Go 1.26 leaves
-   it unused; runtime/symtab.go). */
-ONSTACK_INTERNAL bool onstack_go_pclntab_open(onstack_go_pclntab *table, const void *base, size_t size);
-
-/* Calls `visit` for each function in ascending order with its bounds. Needs `text`. */
-ONSTACK_INTERNAL void onstack_go_pclntab_each(const onstack_go_pclntab *table,
-                                              void (*visit)(void *data, const char *name, uint64_t low, uint64_t high),
-                                              void *data);
-
-#endif
 
 #include <string.h>
 
@@ -14120,191 +14287,6 @@ void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size
   other_search search = {.read = read, .visit = visit, .data = data, .path = ""};
   onstack_proc_maps_each(other_look_at, &search);
 }
-
-/* ---- core/sampler/modules/prologue_x86_64.c ---- */
-/* Reads code by copies: a library may be unmapped at any instant. Opcodes: Intel SDM volume 2, appendix A. */
-
-#if defined(__x86_64__)
-
-#include <string.h>
-
-#define PROLOGUE_ROWS 4096u /* that are looked at, backwards */
-#define PROLOGUE_BYTES 256u
-#define PROLOGUE_LONGEST 16u /* an instruction */
-
-/* ---- by the rules ---- */
-
-typedef struct prologue_row {
-  const onstack_rule_table *table;
-  uint32_t chunk, index; /* of the row that holds `offset`, and its chunk */
-} prologue_row;
-
-/* A chunk's rows say the low 16 bits, and a chunk is shorter than these. */
-static uint64_t prologue_row_offset(const prologue_row *row) {
-  const uint64_t chunk = (uint64_t)row->chunk << ONSTACK_RULE_CHUNK_BITS;
-  return (chunk & ~(uint64_t)0xffff) | row->table->rows[row->index].offset;
-}
-
-static const onstack_rule *prologue_row_rule(const prologue_row *row) {
-  return &row->table->rules[row->table->rows[row->index].rule];
-}
-
-static bool prologue_row_before(prologue_row *row) {
-  if (row->index == 0) return false;
-  row->index--;
-  while (row->chunk > 0 && row->index < row->table->first_row[row->chunk]) row->chunk--;
-  return true;
-}
-
-/* The row that holds an offset for which there is a rule. */
-static bool prologue_row_at(const onstack_rule_table *table, uint64_t offset, prologue_row *row) {
-  const uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;
-  if (chunk >= table->chunk_count) return false;
-  *row = (prologue_row){table, (uint32_t)chunk, table->first_row[chunk + 1]};
-  while (prologue_row_before(row))
-    if (prologue_row_offset(row) <= offset) return true;
-  return false;
-}
-
-static bool prologue_is_entered(const onstack_rule *rule) { return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 8; }
-
-static bool prologue_has_pushed(const onstack_rule *rule) {
-  return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 16 && rule->fp == -2;
-}
-
-bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue) {
-  prologue_row row;
-  if (!module->table || !prologue_row_at(module->table, address - module->base, &row)) return false;
-  for (uint32_t i = 0; i < PROLOGUE_ROWS; i++) {
-    const onstack_rule *rule = prologue_row_rule(&row);
-    const uint64_t framed = prologue_row_offset(&row);
-    if (!prologue_row_before(&row)) return false;
-    if (rule->cfa != ONSTACK_CFA_FP || !prologue_has_pushed(prologue_row_rule(&row))) continue;
-    const uint64_t pushed = prologue_row_offset(&row);
-    if (!prologue_row_before(&row) || !prologue_is_entered(prologue_row_rule(&row))) return false;
-    *prologue =
-        (onstack_prologue){module->base + prologue_row_offset(&row), module->base + pushed - 1, module->base + framed};
-    return true;
-  }
-  return false;
-}
-
-/* ---- by the instructions ---- */
-
-/* Bytes behind the opcode of an instruction with ModRM. */
-static size_t prologue_operand(const uint8_t *modrm) {
-  const uint8_t mod = *modrm >> 6;
-  size_t length = 1;
-  if (mod == 3) return length;
-  const bool scaled = (*modrm & 7) == 4;
-  const uint8_t base = scaled ? modrm[1] & 7 : *modrm & 7;
-  if (scaled) length++;
-  if (mod == 1) return length + 1;
-  return mod == 2 || base == 5 ? length + 4 : length;
-}
-
-/* Of an immediate behind an operand; with `leads` an instruction that goes elsewhere, which ends a prologue. */
-typedef struct prologue_form {
-  bool leads, operand;
-  size_t immediate;
-} prologue_form;
-
-static prologue_form prologue_form_0f(uint8_t op) {
-  switch (op) {
-  case 0x05: /* syscall, ud2, sysenter, and opcodes of three bytes */
-  case 0x0b:
-  case 0x34:
-  case 0x38:
-  case 0x3a:
-    return (prologue_form){.leads = true};
-  case 0xa2: /* cpuid, rdtsc */
-  case 0x31:
-    return (prologue_form){0};
-  case 0x70: /* with one byte more */
-  case 0xc6:
-  case 0xba:
-  case 0xc2:
-  case 0xa4:
-  case 0xac:
-    return (prologue_form){.operand = true, .immediate = 1};
-  default:
-    if ((op & 0xf0) == 0x80) return (prologue_form){.leads = true}; /* jcc */
-    return (prologue_form){.operand = true};
-  }
-}
-
-/* `half`: operands of 16 bits. `modrm`: of an instruction that has one. */
-static prologue_form prologue_form_of(uint8_t op, uint8_t modrm, bool wide, bool half) {
-  const size_t word = half ? 2 : 4;
-  if ((op & 0xf0) == 0x50 || op == 0x90 || op == 0x98 || op == 0x99) return (prologue_form){0};
-  if ((op & 0xf8) == 0xb8) return (prologue_form){.immediate = wide ? 8 : word};
-  if ((op & 0xf8) == 0xb0 || op == 0x6a || op == 0xa8) return (prologue_form){.immediate = 1};
-  if (op == 0x68 || op == 0xa9) return (prologue_form){.immediate = word};
-  if (op < 0x40 && (op & 7) == 4) return (prologue_form){.immediate = 1};
-  if (op < 0x40 && (op & 7) == 5) return (prologue_form){.immediate = word};
-  if (op < 0x40 && (op & 7) < 4) return (prologue_form){.operand = true};
-  if (op == 0x80 || op == 0x83 || op == 0xc0 || op == 0xc1 || op == 0xc6 || op == 0x6b)
-    return (prologue_form){.operand = true, .immediate = 1};
-  if (op == 0x81 || op == 0xc7 || op == 0x69) return (prologue_form){.operand = true, .immediate = word};
-  if (op == 0xf6) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? 1 : 0};
-  if (op == 0xf7) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? word : 0};
-  if (op == 0xff) return (prologue_form){.leads = (modrm & 0x38) > 8 && (modrm & 0x38) != 0x30, .operand = true};
-  if (op == 0x63 || (op >= 0x84 && op <= 0x8d) || op == 0xd1 || op == 0xd3) return (prologue_form){.operand = true};
-  return (prologue_form){.leads = true};
-}
-
-/* The length of an instruction that compilers put into prologues; 0: another one, or one that leads elsewhere. */
-static size_t prologue_length(const uint8_t *code) {
-  const uint8_t *at = code;
-  bool wide = false, half = false;
-  for (size_t i = 0; i < 4 && (*at == 0x66 || *at == 0xf2 || *at == 0xf3); i++) half |= *at++ == 0x66;
-  if ((*at & 0xf0) == 0x40) wide = (*at++ & 8) != 0;
-  const uint8_t op = *at++;
-  const prologue_form form = op == 0x0f ? prologue_form_0f(*at++) : prologue_form_of(op, *at, wide, half);
-  if (form.leads) return 0;
-  return (size_t)(at - code) + (form.operand ? prologue_operand(at) : 0) + form.immediate;
-}
-
-#define PROLOGUE_UNKNOWN INT64_MIN
-
-static int32_t prologue_int32(const uint8_t *bytes) {
-  int32_t value;
-  memcpy(&value, bytes, sizeof(value));
-  return value;
-}
-
-/* By how much an instruction moves SP down; PROLOGUE_UNKNOWN: nobody can tell. */
-static int64_t prologue_moves(const uint8_t *code) {
-  const bool extended = code[0] == 0x41;
-  const uint8_t op = extended ? code[1] : code[0];
-  if ((op & 0xf8) == 0x50) return 8;                                            /* push of a register */
-  if ((op & 0xf8) == 0x58 || op == 0x68 || op == 0x6a) return PROLOGUE_UNKNOWN; /* pop; push of a number */
-  if (code[0] == 0x48 && (code[1] == 0x83 || code[1] == 0x81)) {
-    const int64_t amount = code[1] == 0x83 ? (int8_t)code[3] : prologue_int32(code + 3);
-    if (code[2] == 0xec) return amount;           /* sub $n,%rsp */
-    if (code[2] == 0xc4) return -amount;          /* add $n,%rsp */
-    if (code[2] == 0xe4) return PROLOGUE_UNKNOWN; /* and $n,%rsp */
-  }
-  if ((code[0] & 0xf8) == 0x48 && code[1] == 0x29 && (code[2] & 0xc7) == 0xc4) return PROLOGUE_UNKNOWN; /* sub %reg,%rsp */
-  return 0;
-}
-
-int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address) {
-  uint8_t code[PROLOGUE_BYTES + PROLOGUE_LONGEST] = {0};
-  int64_t depth = 0;
-  const size_t got = onstack_process_memory_copy(prologue->framed, code, PROLOGUE_BYTES);
-  for (size_t at = 0; at + PROLOGUE_LONGEST <= got && prologue->framed + at < address;) {
-    const size_t length = prologue_length(code + at);
-    if (length == 0) break;
-    const int64_t moves = prologue_moves(code + at);
-    if (moves == PROLOGUE_UNKNOWN) return -1;
-    depth += moves;
-    at += length;
-  }
-  return depth;
-}
-
-#endif
 
 /* ---- core/sampler/modules/rule_table.c ---- */
 
