@@ -829,10 +829,10 @@ static inline ONSTACK_HANDLER bool onstack_return_entry_begins(uint64_t code) {
 
 #endif
 
-/* ---- core/sampler/unwind/stack_bounds.h ---- */
+/* ---- core/sampler/unwind/memory.h ---- */
 /* Where the stacks of a thread lie, as the kernel reported it, and the questions that a walk leaves for housekeeping. */
-#ifndef ONSTACK_SAMPLER_UNWIND_STACK_BOUNDS_H
-#define ONSTACK_SAMPLER_UNWIND_STACK_BOUNDS_H
+#ifndef ONSTACK_SAMPLER_UNWIND_MEMORY_H
+#define ONSTACK_SAMPLER_UNWIND_MEMORY_H
 
 #define ONSTACK_STACK_RANGES 3u
 
@@ -860,6 +860,78 @@ ONSTACK_INTERNAL void onstack_stack_bounds_clear(onstack_stack_bounds *bounds);
 
 /* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
+
+/*
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
+ *           just written to (walk.h); everything else by `copy`. Where that is refused, everything else is unreadable.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
+ */
+
+struct onstack_memory;
+
+typedef struct onstack_reader {
+  const char *name;
+  /* True if it reads `good` (a readable page, with another below it) and refuses `bad` (PROT_NONE, right above). Start only. */
+  bool (*self_test)(const void *good, const void *bad);
+  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
+  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
+} onstack_reader;
+
+/* One walk's view of memory; lives on the signal stack. */
+typedef struct onstack_memory {
+  const onstack_reader *reader;
+  onstack_stack_bounds *bounds; /* asked for those that are missing; NULL: nobody is */
+  bool asked;                   /* bounds were asked for: wake housekeeping */
+  bool elsewhere;               /* not the calling thread's stack: its thread pointer leads to another goroutine */
+  bool copy_works;
+  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
+  uint64_t high;
+  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
+  uint64_t page_high;
+  uint64_t before[2]; /* the same before that, the latest first, as probe_pack packs them: calls across
+                         languages go to other stacks and back, by way of a goroutine's g */
+  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
+} onstack_memory;
+
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
+
+/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
+ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* The known bounds that an address lies in; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address);
+
+/* Where the main thread's stack ends, but for the program's strings; 0: not known. Written at start. */
+ONSTACK_INTERNAL_DATA uint64_t onstack_memory_main_end;
+
+/* Where the calling thread's stack ends if it is one that libc or the kernel made, and holds `sp`; 0: it does not seem to.
+   Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_memory_stack_end(uint64_t sp);
+
+/* Two words by process_vm_readv. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
+
+/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
 
 #endif
 
@@ -1067,7 +1139,7 @@ typedef struct onstack_go_special {
                          BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
 } onstack_go_special;
 
-/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+/* Offsets in the runtime's structures (sampler/modules/go_runtime.h); m.g0 is m's first word, g.stack g's first two. */
 typedef struct onstack_go_layout {
   uint64_t tls_g; /* from the thread pointer: the current g */
   uint32_t g_m;
@@ -1369,83 +1441,6 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
 #endif
 
 #endif
-
-#endif
-
-/* ---- core/sampler/unwind/memory.h ---- */
-/*
- * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
- *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed, or that the signal's frame was
- *           just written to (walk.h); everything else by `copy`. Where that is refused, everything else is unreadable.
- *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
- *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
- *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
- *           by frame pointers, and housekeeping checks them again every second.
- *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   none    refuses everything: walks end at the interrupted PC.
- *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_MEMORY_H
-#define ONSTACK_SAMPLER_UNWIND_MEMORY_H
-
-struct onstack_memory;
-
-typedef struct onstack_reader {
-  const char *name;
-  /* True if it reads `good` (a readable page, with another below it) and refuses `bad` (PROT_NONE, right above). Start only. */
-  bool (*self_test)(const void *good, const void *bad);
-  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
-  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
-} onstack_reader;
-
-/* One walk's view of memory; lives on the signal stack. */
-typedef struct onstack_memory {
-  const onstack_reader *reader;
-  onstack_stack_bounds *bounds; /* asked for those that are missing; NULL: nobody is */
-  bool asked;                   /* bounds were asked for: wake housekeeping */
-  bool elsewhere;               /* not the calling thread's stack: its thread pointer leads to another goroutine */
-  bool copy_works;
-  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
-  uint64_t high;
-  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
-  uint64_t page_high;
-  uint64_t before[2]; /* the same before that, the latest first, as probe_pack packs them: calls across
-                         languages go to other stacks and back, by way of a goroutine's g */
-  onstack_stack_range ranges[ONSTACK_STACK_RANGES];
-} onstack_memory;
-
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
-
-/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
-ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
-
-/* The known bounds that an address lies in; NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address);
-
-/* Where the main thread's stack ends, but for the program's strings; 0: not known. Written at start. */
-ONSTACK_INTERNAL_DATA uint64_t onstack_memory_main_end;
-
-/* Where the calling thread's stack ends if it is one that libc or the kernel made, and holds `sp`; 0: it does not seem to.
-   Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_memory_stack_end(uint64_t sp);
-
-/* Two words by process_vm_readv. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
-
-/*
- * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
- * Returns how many were copied before the first that could not be read. Signal-safe.
- */
-#define ONSTACK_COPY_MANY 12u
-ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
-
-/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
 
 #endif
 
@@ -2978,6 +2973,53 @@ onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by,
   *result = (onstack_walk_result){believed, root ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_BAD_RETURN};
 }
 
+/*
+ * A native stack on demand, outside of any session: for a host runtime that makes its own tracebacks (Go's
+ * runtime.SetCgoTraceback). Signal-safe; everything is prepared in ordinary threads (core/sampler/api/traceback.c).
+ *
+ * The walk is unwinder `rules`. What a session's thread record knows of a thread is not there; instead the bounds of
+ * the stack are taken from what needs no question: the main thread's as the kernel said at preparation, and for other
+ * threads the thread pointer, which libc puts at the top of the stacks that it makes. Between the two and elsewhere the
+ * kernel copies.
+ */
+
+/* Written once by the preparation, before `ready`. */
+typedef struct onstack_traceback_state {
+  uint32_t ready;  /* publish / observe; 0: walks return nothing */
+  uint32_t inside; /* walks and look-ups in progress (dekker): what they may read is not freed */
+  const onstack_reader *reader;
+  bool copy_works;
+  uint32_t stale; /* a walk met code that was not there at the last preparation */
+  /* Process id of the preparation in progress; 0: none. A child that nobody could put in order (fork.h: kernels before
+     4.14) sees its parent's and goes ahead. */
+  int32_t preparing;
+} onstack_traceback_state;
+
+ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
+
+/*
+ * Look-up addresses of the native frames from `from` on, innermost first, up to the first frame of Go code (which is
+ * left out) or the root. Returns how many were written. Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
+
+/* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_traceback_step(onstack_registers *registers);
+
+/* Around all that reads tables which may be retired. Signal-safe. */
+ONSTACK_INTERNAL void onstack_traceback_enter(void);
+ONSTACK_INTERNAL void onstack_traceback_leave(void);
+
+/* In the child of a fork: walks and preparations of other threads are not under way here. They would keep retired
+   tables for ever, and each later preparation away. */
+ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
+
+/* True while a walk or look-up is in progress; see sampler/modules/readers.h for what one look proves. */
+static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
+  onstack_fence_dekker();
+  return onstack_dekker_load(&onstack_traceback.inside) != 0;
+}
+
 #endif
 
 #include <signal.h>
@@ -3219,11 +3261,6 @@ ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
 }
 
 /* ---- core/sampler/signal/forward_handler.c ---- */
-/* ---- core/sampler/signal/forward.h ---- */
-/* How a foreign signal is passed on to what lies underneath (owners.h). */
-#ifndef ONSTACK_SAMPLER_SIGNAL_FORWARD_H
-#define ONSTACK_SAMPLER_SIGNAL_FORWARD_H
-
 /* ---- core/sampler/signal/owners.h ---- */
 /*
  * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
@@ -3234,6 +3271,8 @@ ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
  */
 #ifndef ONSTACK_SAMPLER_SIGNAL_OWNERS_H
 #define ONSTACK_SAMPLER_SIGNAL_OWNERS_H
+
+#include <signal.h>
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
@@ -3294,9 +3333,7 @@ ONSTACK_INTERNAL_DATA onstack_signal_counters onstack_signal_counts[ONSTACK_SIGN
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
 
-#endif
-
-#include <signal.h>
+/* How a foreign signal is passed on to what lies underneath (owners.h). */
 
 /* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
 ONSTACK_INTERNAL onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
@@ -3392,6 +3429,30 @@ static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy 
 static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
   return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
 }
+
+/* Finds other copies of the library in this process; what they are to each other stands in sampler/signal/copy.h. Ordinary
+   threads, under the control lock of this copy; another copy may do the same at the same time. */
+
+/*
+ * One lock for all copies that know each other: that of the one at the lowest address. What is read of the action and of
+ * another copy, and what is written because of it, belongs inside. No holder waits for anything else meanwhile. Without
+ * `wait`: NULL if another copy has it.
+ */
+ONSTACK_INTERNAL onstack_copy *onstack_copies_lock(bool wait);
+ONSTACK_INTERNAL void onstack_copies_unlock(onstack_copy *locked);
+/* The copies have become more, and another lock is theirs: unlock, and begin anew. */
+ONSTACK_INTERNAL bool onstack_copies_outgrew(const onstack_copy *locked);
+/* In the child of a fork: whoever had our lock is not here. */
+ONSTACK_INTERNAL void onstack_copies_after_fork(void);
+
+/*
+ * Whose handler is that? 0 and NULL: no copy's. 0 and a copy, which knows us from now on as we know it, and so do all
+ * copies that either knew. ONSTACK_E_VERSION: a copy that cannot be dealt with. -ENOMEM: one too many.
+ */
+ONSTACK_INTERNAL int onstack_copies_meet(uint64_t handler, onstack_copy **copy);
+
+/* A known copy that has sessions on the signal, or NULL. */
+ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif
 
@@ -4897,134 +4958,6 @@ int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
   return result < 0 ? result : deleted;
 }
 
-/* ---- core/sampler/unwind/call_site_check_handler.c ---- */
-
-/* ---- core/sampler/unwind/pc_cache.h ---- */
-/*
- * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
- * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
- * value and the epoch's seal. A torn or outdated entry does not check and is a miss. All 64 bits of the epoch count: an
- * entry may lie here for as long as the process lives, and what it names is unmapped.
- *
- * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
- * may still use the old epoch and the old table, one that begins later can do neither.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_PC_CACHE_H
-#define ONSTACK_SAMPLER_UNWIND_PC_CACHE_H
-
-#define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
-
-/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check_handler.c). */
-#define ONSTACK_PC_UNPROVEN 1u
-
-typedef struct onstack_pc_entry {
-  uint64_t check;
-  uint64_t value; /* an even address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
-} onstack_pc_entry;
-
-ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
-ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
-
-/* The factors are odd: no two epochs and no two values give the same product. */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(uint64_t epoch) {
-  return epoch * 0xd1b54a32d192ed03u;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value, uint64_t seal) {
-  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
-}
-
-static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
-  return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
-}
-
-/* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc, uint64_t seal) {
-  const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
-  uint64_t value = onstack_load_relaxed(&entry->value);
-  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
-}
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc, uint64_t value,
-                                                                                              uint64_t seal) {
-  onstack_pc_entry *entry = onstack_pc_entry_of(pc);
-  onstack_store_relaxed(&entry->value, value);
-  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, seal));
-}
-
-#endif
-
-typedef struct call_site_batch {
-  uint32_t count;
-  uint32_t frames[ONSTACK_COPY_MANY];
-  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
-} call_site_batch;
-
-/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *unwound_by,
-                                                  uint32_t count, uint32_t next, uint64_t seal) {
-  batch->count = 0;
-  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
-    if (!(unwound_by[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
-    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
-    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
-    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
-    batch->frames[batch->count] = next;
-    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
-  }
-  return next;
-}
-
-static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t seal) {
-  uint64_t value = onstack_pc_recall(return_address - 1, seal);
-  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
-}
-
-/* An interpreter's entry that calls return to, which nobody called from there. */
-static ONSTACK_HANDLER_APART bool call_site_is_entry(uint64_t return_address) {
-  uint64_t code;
-  return onstack_memory_copy_many(&return_address, 1, &code) == 1 && onstack_return_entry_begins(code);
-}
-
-/* The frames before the first that is not code by today's map. */
-static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
-  onstack_code_range last = {0, 0};
-  for (uint32_t next = 1; next < count; next++) {
-    if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
-    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
-    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
-  }
-  return count;
-}
-
-ONSTACK_HANDLER bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed) {
-  for (uint32_t i = 0; i < believed; i++)
-    if (unwound_by[i] != ONSTACK_BY_RULES) return false;
-  return believed > 1;
-}
-
-ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
-  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
-     over (sampler/modules/modules.c counts it up before anything is unmapped). */
-  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
-  call_site_batch batch;
-  uint32_t next = 1;
-  count = call_sites_listed(frames, unwound_by, count);
-  while (next < count) {
-    next = call_site_collect(&batch, frames, unwound_by, count, next, seal);
-    for (uint32_t i = 0; i < batch.count;) {
-      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
-      for (uint32_t end = i + got; i < end; i++) {
-        const uint64_t address = frames[batch.frames[i]];
-        if (!onstack_call_ends((const uint8_t *)&batch.words[i]) && !call_site_is_entry(address)) return batch.frames[i];
-        call_site_note(address, seal);
-      }
-      i++; /* past the one that could not be read */
-    }
-  }
-  return count;
-}
-
 /* ---- core/sampler/unwind/code_map_handler.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
@@ -5086,11 +5019,11 @@ ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint
   return special ? special->kind : ONSTACK_GO_PLAIN;
 }
 
-/* ---- core/sampler/unwind/frame_pointer_aarch64_handler.c ---- */
-/* ---- core/sampler/unwind/frame_pointer.h ---- */
-/* Chains of frame pointers: where they end, and how they go on at a change of stacks. */
-#ifndef ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
-#define ONSTACK_SAMPLER_UNWIND_FRAME_POINTER_H
+/* ---- core/sampler/unwind/generated_code_aarch64_handler.c ---- */
+/* ---- core/sampler/unwind/generated_code.h ---- */
+/* Code without rules: chains of frame pointers, where they end and how they go on at a change of stacks; generated code. */
+#ifndef ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
+#define ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
 
 /* ---- where a chain ends -------------------------------------------------------------------------------------------------- */
 
@@ -5149,6 +5082,55 @@ typedef struct onstack_fp_call {
 
 /* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
+
+/*
+ * Steps through code that no module describes: what a just-in-time compiler wrote, mostly. Its names are
+ * profile/generated/name_source.h's.
+ */
+
+/* A frame in such code; after a step, that of its caller. */
+typedef struct onstack_code_frame {
+  uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
+  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
+  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
+} onstack_code_frame;
+
+/*
+ * Steps to the caller, by the chain of frame pointers, and where that ends, by what is known of runtimes that enter such code.
+ * pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the stack is cut here.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory);
+
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+/* ---- code that is jumped to ---------------------------------------------------------------------------------------------- */
+
+/*
+ * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
+ * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
+ * labels in execute_ex, which on x86_64 reserves room for it in that frame (Zend/zend_vm_opcodes.h,
+ * ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
+ *
+ * One for the process. Written in ordinary threads, by two of them that know a half each.
+ */
+
+typedef struct onstack_jumped_code {
+  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
+  uint64_t from;
+  uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
+  uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
+  uint64_t bytes;      /* 0: not known (publish / observe) */
+} onstack_jumped_code;
+
+ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
 
 #endif
 
@@ -5214,98 +5196,6 @@ ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor 
   return call->kind == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
                                        : fp_cross_crosscall2(memory, cursor, call);
 }
-
-#endif
-
-/* ---- core/sampler/unwind/frame_pointer_x86_64_handler.c ---- */
-
-#if defined(__x86_64__)
-
-/*
- * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
- * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
- * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
- * old, freed one.
- */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
-  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->floor = cursor->fp = sp;
-  return true;
-}
-
-/*
- * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
- * it another link to that record, which RBP points at during the call. The word above that link is no return address.
- */
-static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
-  uint64_t link[2];
-  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
-}
-
-ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
-  cursor->floor = cursor->fp + 16;
-  cursor->fp = call->saved_fp;
-  fp_skip_double_record(memory, cursor);
-  return true;
-}
-
-#endif
-
-/* ---- core/sampler/unwind/generated_code_aarch64_handler.c ---- */
-/* ---- core/sampler/unwind/generated_code.h ---- */
-/*
- * Steps through code that no module describes: what a just-in-time compiler wrote, mostly. Its names are
- * profile/generated/name_source.h's.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
-#define ONSTACK_SAMPLER_UNWIND_GENERATED_CODE_H
-
-/* A frame in such code; after a step, that of its caller. */
-typedef struct onstack_code_frame {
-  uint64_t pc, sp, fp;
-  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
-  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
-  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
-} onstack_code_frame;
-
-/*
- * Steps to the caller, by the chain of frame pointers, and where that ends, by what is known of runtimes that enter such code.
- * pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the stack is cut here.
- * Signal-safe.
- */
-ONSTACK_INTERNAL onstack_truncation onstack_generated_step(onstack_code_frame *frame, onstack_memory *memory);
-
-/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
-
-/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
-   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
-
-/* ---- code that is jumped to ---------------------------------------------------------------------------------------------- */
-
-/*
- * Code that a compiler made at run time, and that a native function jumps to and is jumped back to from: it has no frame of its
- * own, and its stack pointer is that function's. PHP's just-in-time compiler makes such code, in builds whose handlers are
- * labels in execute_ex, which on x86_64 reserves room for it in that frame (Zend/zend_vm_opcodes.h,
- * ZEND_VM_HYBRID_JIT_RED_ZONE_SIZE).
- *
- * One for the process. Written in ordinary threads, by two of them that know a half each.
- */
-
-typedef struct onstack_jumped_code {
-  /* An address in the function, behind its prologue; 0: there is none (publish / observe; php_find.c). */
-  uint64_t from;
-  uint64_t frame_size; /* from its SP to its frame record, where its rules lead from that alone; else 0 */
-  uint64_t low;        /* where the code lies (sampler/session/code_map_update.c) */
-  uint64_t bytes;      /* 0: not known (publish / observe) */
-} onstack_jumped_code;
-
-ONSTACK_INTERNAL_DATA onstack_jumped_code onstack_code_jumped;
 
 #endif
 
@@ -5387,6 +5277,41 @@ ONSTACK_HANDLER onstack_truncation onstack_generated_step(onstack_code_frame *fr
 }
 
 /* ---- core/sampler/unwind/generated_code_x86_64_handler.c ---- */
+
+#if defined(__x86_64__)
+
+/*
+ * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
+ * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
+ * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
+ * old, freed one.
+ */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp;
+  return true;
+}
+
+/*
+ * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
+ * it another link to that record, which RBP points at during the call. The word above that link is no return address.
+ */
+static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t link[2];
+  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
+}
+
+ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
+  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
+  cursor->floor = cursor->fp + 16;
+  cursor->fp = call->saved_fp;
+  fp_skip_double_record(memory, cursor);
+  return true;
+}
+
+#endif
 
 #if defined(__x86_64__)
 
@@ -5840,7 +5765,93 @@ static ONSTACK_HANDLER bool reader_none_read(onstack_memory *memory, uint64_t ad
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", reader_none_test, reader_none_read};
 
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
+
+ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
+  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
+}
+
+ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
+  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
+  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
+    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
+    if (request == address) return false;
+    if (request == 0) {
+      onstack_store_relaxed(&bounds->requests[i], address);
+      return true;
+    }
+  }
+  return false;
+}
+
+void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
+    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
+  }
+  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
+  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
+}
+
 /* ---- core/sampler/unwind/rules_handler.c ---- */
+
+/* ---- core/sampler/unwind/pc_cache.h ---- */
+/*
+ * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
+ * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
+ * value and the epoch's seal. A torn or outdated entry does not check and is a miss. All 64 bits of the epoch count: an
+ * entry may lie here for as long as the process lives, and what it names is unmapped.
+ *
+ * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
+ * may still use the old epoch and the old table, one that begins later can do neither.
+ */
+#ifndef ONSTACK_SAMPLER_UNWIND_PC_CACHE_H
+#define ONSTACK_SAMPLER_UNWIND_PC_CACHE_H
+
+#define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
+
+/* The lowest bit of a value: no call has been seen in front of this return address yet (call_site_check_handler.c). */
+#define ONSTACK_PC_UNPROVEN 1u
+
+typedef struct onstack_pc_entry {
+  uint64_t check;
+  uint64_t value; /* an even address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
+} onstack_pc_entry;
+
+ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
+ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
+
+/* The factors are odd: no two epochs and no two values give the same product. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(uint64_t epoch) {
+  return epoch * 0xd1b54a32d192ed03u;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value, uint64_t seal) {
+  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
+}
+
+static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
+  return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
+}
+
+/* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc, uint64_t seal) {
+  const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
+  uint64_t value = onstack_load_relaxed(&entry->value);
+  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
+}
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc, uint64_t value,
+                                                                                              uint64_t seal) {
+  onstack_pc_entry *entry = onstack_pc_entry_of(pc);
+  onstack_store_relaxed(&entry->value, value);
+  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, seal));
+}
+
+#endif
 
 static onstack_module rules_first_modules[ONSTACK_MODULES_FIRST];
 ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules = {.modules = rules_first_modules};
@@ -5933,189 +5944,35 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
 }
 
-/* ---- core/sampler/unwind/stack_bounds_handler.c ---- */
+/* ---- core/sampler/unwind/unwinder_handler.c ---- */
+/* The unwinders that read no memory by themselves: `pc_only`, and the host's. */
 
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
-
-ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
-  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
+/* Unwinder `pc_only`: the interrupted PC and nothing else. */
+static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
+  walk->frames[0] = walk->registers->pc;
+  return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
 }
 
-ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
-  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
-  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
-    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
-    if (request == address) return false;
-    if (request == 0) {
-      onstack_store_relaxed(&bounds->requests[i], address);
-      return true;
-    }
-  }
-  return false;
-}
-
-void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
-    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
-    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
-  }
-  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
-  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
-}
-
-/* ---- core/sampler/unwind/traceback_walk_handler.c ---- */
-/* ---- core/sampler/unwind/traceback_walk.h ---- */
-/*
- * A native stack on demand, outside of any session: for a host runtime that makes its own tracebacks (Go's
- * runtime.SetCgoTraceback). Signal-safe; everything is prepared in ordinary threads (core/sampler/api/traceback.c).
- *
- * The walk is unwinder `rules`. What a session's thread record knows of a thread is not there; instead the bounds of
- * the stack are taken from what needs no question: the main thread's as the kernel said at preparation, and for other
- * threads the thread pointer, which libc puts at the top of the stacks that it makes. Between the two and elsewhere the
- * kernel copies.
- */
-#ifndef ONSTACK_SAMPLER_UNWIND_TRACEBACK_WALK_H
-#define ONSTACK_SAMPLER_UNWIND_TRACEBACK_WALK_H
-
-/* Written once by the preparation, before `ready`. */
-typedef struct onstack_traceback_state {
-  uint32_t ready;  /* publish / observe; 0: walks return nothing */
-  uint32_t inside; /* walks and look-ups in progress (dekker): what they may read is not freed */
-  const onstack_reader *reader;
-  bool copy_works;
-  uint32_t stale; /* a walk met code that was not there at the last preparation */
-  /* Process id of the preparation in progress; 0: none. A child that nobody could put in order (fork.h: kernels before
-     4.14) sees its parent's and goes ahead. */
-  int32_t preparing;
-} onstack_traceback_state;
-
-ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
 
 /*
- * Look-up addresses of the native frames from `from` on, innermost first, up to the first frame of Go code (which is
- * left out) or the root. Returns how many were written. Signal-safe.
+ * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
+ * count decides how far the drain reads.
  */
-ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
-
-/* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_traceback_step(onstack_registers *registers);
-
-/* Around all that reads tables which may be retired. Signal-safe. */
-ONSTACK_INTERNAL void onstack_traceback_enter(void);
-ONSTACK_INTERNAL void onstack_traceback_leave(void);
-
-/* In the child of a fork: walks and preparations of other threads are not under way here. They would keep retired
-   tables for ever, and each later preparation away. */
-ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
-
-/* True while a walk or look-up is in progress; see sampler/modules/readers.h for what one look proves. */
-static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
-  onstack_fence_dekker();
-  return onstack_dekker_load(&onstack_traceback.inside) != 0;
-}
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
-
-/* Before any table is looked up; see sampler/modules/modules.c. */
-ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
-
-/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
-ONSTACK_HANDLER void onstack_traceback_leave(void) {
-  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
-  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
-}
-
-void onstack_traceback_after_fork(void) {
-  onstack_store_relaxed(&onstack_traceback.inside, 0u);
-  onstack_store_relaxed(&onstack_traceback.preparing, 0);
-}
-
-/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
-#define TRACEBACK_DEPTH 64u
-
-static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
-  const uint64_t end = onstack_memory_stack_end(sp);
-  return end ? (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), end} : (onstack_stack_range){0, 0};
-}
-
-/* Shortens the stack to what can be believed. */
-static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
-                                                          uint32_t capacity) {
-  onstack_memory memory;
-  uint8_t unwound_by[TRACEBACK_DEPTH];
-  if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
-  onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
-  onstack_walk_forget_ranges(&memory);
-  memory.ranges[0] = traceback_bounds(from->sp);
-  const onstack_walk walk = {
-      .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .unwound_by = unwound_by};
-  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
-  onstack_walk_check(memory.copy_works, frames, unwound_by, &result);
+static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
+  onstack_walk_result result =
+      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
+  if (result.frame_count > walk->capacity) {
+    result.frame_count = walk->capacity;
+    result.truncation = ONSTACK_TRUNCATED_DEPTH;
+  }
+  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
+  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
   return result;
 }
 
-/* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
-static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) {
-    if (i > 0) frames[i]--;
-    if (onstack_code_find_go(frames[i])) return i;
-  }
-  return count;
-}
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
 
-ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
-  uint32_t taken = 0;
-  if (capacity == 0) return 0;
-  onstack_traceback_enter();
-  if (onstack_observe(&onstack_traceback.ready)) {
-    const onstack_walk_result result = traceback_walk(from, frames, capacity);
-    taken = traceback_take(frames, result.frame_count);
-    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
-  }
-  onstack_traceback_leave();
-  return taken;
-}
-
-static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) { return *(const volatile uint64_t *)(uintptr_t)address; }
-
-/*
- * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
- * the simple rules; functions that realign their stack have others.
- */
-static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_registers *registers) {
-  uint64_t cfa;
-  if (rule->cfa == ONSTACK_CFA_SP)
-    cfa = registers->sp + (uint64_t)(int64_t)rule->cfa_offset;
-  else if (rule->cfa == ONSTACK_CFA_FP)
-    cfa = registers->fp + (uint64_t)(int64_t)rule->cfa_offset;
-  else
-    return false;
-  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP || cfa <= registers->sp || cfa & 7) return false;
-  registers->pc = onstack_address_strip(traceback_word(cfa + (uint64_t)((int64_t)rule->ra * 8))) - 1;
-  if (rule->fp != ONSTACK_AT_SAME) registers->fp = traceback_word(cfa + (uint64_t)((int64_t)rule->fp * 8));
-  registers->sp = cfa;
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
-  onstack_module module = {.low = 0};
-  bool stepped = false;
-  onstack_traceback_enter();
-  if (onstack_observe(&onstack_traceback.ready)) {
-    const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
-    if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
-    stepped = rule && traceback_apply(rule, registers);
-  }
-  onstack_traceback_leave();
-  return stepped;
-}
-
-/* ---- core/sampler/unwind/unwinder_frame_pointer_handler.c ---- */
 /*
  * Unwinder `frame_pointer`: follows the chain of frame records {saved frame pointer, return address}.
  *
@@ -6128,7 +5985,7 @@ ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
  *   stacks may it go elsewhere.
  * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
  *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/frame_pointer.h). A zero frame
+ * - The chain is whole when it reaches a frame that is known to begin stacks (sampler/unwind/generated_code.h). A zero frame
  *   pointer, the ABIs' mark of that, is found in code without frame pointers too.
  * Between C and Go the next record is elsewhere: frame_pointer_*_handler.c.
  */
@@ -6260,35 +6117,6 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
                                                                                      fp_run};
-
-/* ---- core/sampler/unwind/unwinder_handler.c ---- */
-/* The unwinders that read no memory by themselves: `pc_only`, and the host's. */
-
-/* Unwinder `pc_only`: the interrupted PC and nothing else. */
-static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
-  walk->frames[0] = walk->registers->pc;
-  return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
-
-/*
- * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
- * count decides how far the drain reads.
- */
-static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
-  onstack_walk_result result =
-      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
-  if (result.frame_count > walk->capacity) {
-    result.frame_count = walk->capacity;
-    result.truncation = ONSTACK_TRUNCATED_DEPTH;
-  }
-  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
-  if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
-  return result;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
 
 /* ---- core/sampler/unwind/unwinder_rules_handler.c ---- */
 /*
@@ -7431,6 +7259,175 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
+
+/* ---- core/sampler/unwind/walk_handler.c ---- */
+
+ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
+
+/* Before any table is looked up; see sampler/modules/modules.c. */
+ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
+
+/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
+ONSTACK_HANDLER void onstack_traceback_leave(void) {
+  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
+  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
+}
+
+void onstack_traceback_after_fork(void) {
+  onstack_store_relaxed(&onstack_traceback.inside, 0u);
+  onstack_store_relaxed(&onstack_traceback.preparing, 0);
+}
+
+/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
+#define TRACEBACK_DEPTH 64u
+
+static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
+  const uint64_t end = onstack_memory_stack_end(sp);
+  return end ? (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), end} : (onstack_stack_range){0, 0};
+}
+
+/* Shortens the stack to what can be believed. */
+static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
+                                                          uint32_t capacity) {
+  onstack_memory memory;
+  uint8_t unwound_by[TRACEBACK_DEPTH];
+  if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
+  onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
+  onstack_walk_forget_ranges(&memory);
+  memory.ranges[0] = traceback_bounds(from->sp);
+  const onstack_walk walk = {
+      .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .unwound_by = unwound_by};
+  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
+  onstack_walk_check(memory.copy_works, frames, unwound_by, &result);
+  return result;
+}
+
+/* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
+static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) frames[i]--;
+    if (onstack_code_find_go(frames[i])) return i;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
+  uint32_t taken = 0;
+  if (capacity == 0) return 0;
+  onstack_traceback_enter();
+  if (onstack_observe(&onstack_traceback.ready)) {
+    const onstack_walk_result result = traceback_walk(from, frames, capacity);
+    taken = traceback_take(frames, result.frame_count);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+  }
+  onstack_traceback_leave();
+  return taken;
+}
+
+static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) { return *(const volatile uint64_t *)(uintptr_t)address; }
+
+/*
+ * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
+ * the simple rules; functions that realign their stack have others.
+ */
+static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_registers *registers) {
+  uint64_t cfa;
+  if (rule->cfa == ONSTACK_CFA_SP)
+    cfa = registers->sp + (uint64_t)(int64_t)rule->cfa_offset;
+  else if (rule->cfa == ONSTACK_CFA_FP)
+    cfa = registers->fp + (uint64_t)(int64_t)rule->cfa_offset;
+  else
+    return false;
+  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP || cfa <= registers->sp || cfa & 7) return false;
+  registers->pc = onstack_address_strip(traceback_word(cfa + (uint64_t)((int64_t)rule->ra * 8))) - 1;
+  if (rule->fp != ONSTACK_AT_SAME) registers->fp = traceback_word(cfa + (uint64_t)((int64_t)rule->fp * 8));
+  registers->sp = cfa;
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
+  onstack_module module = {.low = 0};
+  bool stepped = false;
+  onstack_traceback_enter();
+  if (onstack_observe(&onstack_traceback.ready)) {
+    const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
+    if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    stepped = rule && traceback_apply(rule, registers);
+  }
+  onstack_traceback_leave();
+  return stepped;
+}
+
+typedef struct call_site_batch {
+  uint32_t count;
+  uint32_t frames[ONSTACK_COPY_MANY];
+  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
+} call_site_batch;
+
+/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
+static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *unwound_by,
+                                                  uint32_t count, uint32_t next, uint64_t seal) {
+  batch->count = 0;
+  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
+    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
+    batch->frames[batch->count] = next;
+    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
+  }
+  return next;
+}
+
+static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t seal) {
+  uint64_t value = onstack_pc_recall(return_address - 1, seal);
+  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
+}
+
+/* An interpreter's entry that calls return to, which nobody called from there. */
+static ONSTACK_HANDLER_APART bool call_site_is_entry(uint64_t return_address) {
+  uint64_t code;
+  return onstack_memory_copy_many(&return_address, 1, &code) == 1 && onstack_return_entry_begins(code);
+}
+
+/* The frames before the first that is not code by today's map. */
+static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
+  onstack_code_range last = {0, 0};
+  for (uint32_t next = 1; next < count; next++) {
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
+    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER bool onstack_call_sites_end(const uint8_t *unwound_by, uint32_t believed) {
+  for (uint32_t i = 0; i < believed; i++)
+    if (unwound_by[i] != ONSTACK_BY_RULES) return false;
+  return believed > 1;
+}
+
+ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
+  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
+     over (sampler/modules/modules.c counts it up before anything is unmapped). */
+  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
+  call_site_batch batch;
+  uint32_t next = 1;
+  count = call_sites_listed(frames, unwound_by, count);
+  while (next < count) {
+    next = call_site_collect(&batch, frames, unwound_by, count, next, seal);
+    for (uint32_t i = 0; i < batch.count;) {
+      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
+      for (uint32_t end = i + got; i < end; i++) {
+        const uint64_t address = frames[batch.frames[i]];
+        if (!onstack_call_ends((const uint8_t *)&batch.words[i]) && !call_site_is_entry(address)) return batch.frames[i];
+        call_site_note(address, seal);
+      }
+      i++; /* past the one that could not be read */
+    }
+  }
+  return count;
+}
 
 /* ---- plugins/interpreters/frames_handler.c ---- */
 /* Copies frames of CPython and PHP; in the signal handler, but for those of other threads. */
@@ -12019,12 +12016,46 @@ ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *setting
 
 /* ---- core/sampler/modules/go_runtime.h ---- */
 /*
+ * Where the runtime keeps what a walk needs at a change of stacks: read out of the runtime's own instructions, whose
+ * shape has been the same since Go 1.20 while the offsets in them moved. Code of another shape gives no layout, and
+ * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). One file for each processor. Ordinary threads only.
+ */
+#ifndef ONSTACK_SAMPLER_MODULES_GO_RUNTIME_H
+#define ONSTACK_SAMPLER_MODULES_GO_RUNTIME_H
+
+/* True for the functions in which a goroutine's stack grows (ONSTACK_GO_GROWS). */
+ONSTACK_INTERNAL bool onstack_go_layout_grows(const char *name);
+
+/* Fills go->layout and the `switch_at` of go->specials from their loaded code. */
+ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
+
+/* Reader of Go's function table (.gopclntab), of the formats that Go 1.20 and later write. Treats it as hostile. */
+
+typedef struct onstack_go_pclntab {
+  const uint8_t *base;
+  size_t size;
+  uint64_t text; /* what function offsets are relative to; 0 until known */
+  uint64_t function_count;
+  uint64_t names; /* offsets in the table */
+  uint64_t functions;
+  uint64_t pc_values;
+  uint32_t quantum; /* of PC deltas */
+} onstack_go_pclntab;
+
+/* Reads the header. False: not a format that we know. `text` stays 0 where the header does not tell (Go 1.26 leaves
+   it unused; runtime/symtab.go). */
+ONSTACK_INTERNAL bool onstack_go_pclntab_open(onstack_go_pclntab *table, const void *base, size_t size);
+
+/* Calls `visit` for each function in ascending order with its bounds. Needs `text`. */
+ONSTACK_INTERNAL void onstack_go_pclntab_each(const onstack_go_pclntab *table,
+                                              void (*visit)(void *data, const char *name, uint64_t low, uint64_t high),
+                                              void *data);
+
+/*
  * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (sampler/unwind/code_map.h).
  * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
  * Ordinary threads only.
  */
-#ifndef ONSTACK_SAMPLER_MODULES_GO_RUNTIME_H
-#define ONSTACK_SAMPLER_MODULES_GO_RUNTIME_H
 
 /* Looks at objects loaded since the last call. Under the map lock. */
 ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
@@ -14033,10 +14064,10 @@ uint32_t onstack_loop_cold(onstack_loop_code loops[ONSTACK_LOOP_CODES], uint32_t
 
 /* ---- core/sampler/interpreter/loop_code_x86_64.c ---- */
 
-/* ---- core/sampler/modules/prologue_x86_64.h ---- */
+/* ---- core/sampler/modules/blocked_x86_64.h ---- */
 /* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
-#ifndef ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
-#define ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
+#ifndef ONSTACK_SAMPLER_MODULES_BLOCKED_X86_64_H
+#define ONSTACK_SAMPLER_MODULES_BLOCKED_X86_64_H
 
 typedef struct onstack_prologue {
   uint64_t entry_low, entry_high; /* the function begins in here */
@@ -14353,6 +14384,188 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
 #endif
 
 /* ---- core/sampler/modules/blocked_x86_64.c ---- */
+/* Reads code by copies: a library may be unmapped at any instant. Opcodes: Intel SDM volume 2, appendix A. */
+
+#if defined(__x86_64__)
+
+#include <string.h>
+
+#define PROLOGUE_ROWS 4096u /* that are looked at, backwards */
+#define PROLOGUE_BYTES 256u
+#define PROLOGUE_LONGEST 16u /* an instruction */
+
+/* ---- by the rules ---- */
+
+typedef struct prologue_row {
+  const onstack_rule_table *table;
+  uint32_t chunk, index; /* of the row that holds `offset`, and its chunk */
+} prologue_row;
+
+/* A chunk's rows say the low 16 bits, and a chunk is shorter than these. */
+static uint64_t prologue_row_offset(const prologue_row *row) {
+  const uint64_t chunk = (uint64_t)row->chunk << ONSTACK_RULE_CHUNK_BITS;
+  return (chunk & ~(uint64_t)0xffff) | row->table->rows[row->index].offset;
+}
+
+static const onstack_rule *prologue_row_rule(const prologue_row *row) {
+  return &row->table->rules[row->table->rows[row->index].rule];
+}
+
+static bool prologue_row_before(prologue_row *row) {
+  if (row->index == 0) return false;
+  row->index--;
+  while (row->chunk > 0 && row->index < row->table->first_row[row->chunk]) row->chunk--;
+  return true;
+}
+
+/* The row that holds an offset for which there is a rule. */
+static bool prologue_row_at(const onstack_rule_table *table, uint64_t offset, prologue_row *row) {
+  const uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;
+  if (chunk >= table->chunk_count) return false;
+  *row = (prologue_row){table, (uint32_t)chunk, table->first_row[chunk + 1]};
+  while (prologue_row_before(row))
+    if (prologue_row_offset(row) <= offset) return true;
+  return false;
+}
+
+static bool prologue_is_entered(const onstack_rule *rule) { return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 8; }
+
+static bool prologue_has_pushed(const onstack_rule *rule) {
+  return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 16 && rule->fp == -2;
+}
+
+bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue) {
+  prologue_row row;
+  if (!module->table || !prologue_row_at(module->table, address - module->base, &row)) return false;
+  for (uint32_t i = 0; i < PROLOGUE_ROWS; i++) {
+    const onstack_rule *rule = prologue_row_rule(&row);
+    const uint64_t framed = prologue_row_offset(&row);
+    if (!prologue_row_before(&row)) return false;
+    if (rule->cfa != ONSTACK_CFA_FP || !prologue_has_pushed(prologue_row_rule(&row))) continue;
+    const uint64_t pushed = prologue_row_offset(&row);
+    if (!prologue_row_before(&row) || !prologue_is_entered(prologue_row_rule(&row))) return false;
+    *prologue =
+        (onstack_prologue){module->base + prologue_row_offset(&row), module->base + pushed - 1, module->base + framed};
+    return true;
+  }
+  return false;
+}
+
+/* ---- by the instructions ---- */
+
+/* Bytes behind the opcode of an instruction with ModRM. */
+static size_t prologue_operand(const uint8_t *modrm) {
+  const uint8_t mod = *modrm >> 6;
+  size_t length = 1;
+  if (mod == 3) return length;
+  const bool scaled = (*modrm & 7) == 4;
+  const uint8_t base = scaled ? modrm[1] & 7 : *modrm & 7;
+  if (scaled) length++;
+  if (mod == 1) return length + 1;
+  return mod == 2 || base == 5 ? length + 4 : length;
+}
+
+/* Of an immediate behind an operand; with `leads` an instruction that goes elsewhere, which ends a prologue. */
+typedef struct prologue_form {
+  bool leads, operand;
+  size_t immediate;
+} prologue_form;
+
+static prologue_form prologue_form_0f(uint8_t op) {
+  switch (op) {
+  case 0x05: /* syscall, ud2, sysenter, and opcodes of three bytes */
+  case 0x0b:
+  case 0x34:
+  case 0x38:
+  case 0x3a:
+    return (prologue_form){.leads = true};
+  case 0xa2: /* cpuid, rdtsc */
+  case 0x31:
+    return (prologue_form){0};
+  case 0x70: /* with one byte more */
+  case 0xc6:
+  case 0xba:
+  case 0xc2:
+  case 0xa4:
+  case 0xac:
+    return (prologue_form){.operand = true, .immediate = 1};
+  default:
+    if ((op & 0xf0) == 0x80) return (prologue_form){.leads = true}; /* jcc */
+    return (prologue_form){.operand = true};
+  }
+}
+
+/* `half`: operands of 16 bits. `modrm`: of an instruction that has one. */
+static prologue_form prologue_form_of(uint8_t op, uint8_t modrm, bool wide, bool half) {
+  const size_t word = half ? 2 : 4;
+  if ((op & 0xf0) == 0x50 || op == 0x90 || op == 0x98 || op == 0x99) return (prologue_form){0};
+  if ((op & 0xf8) == 0xb8) return (prologue_form){.immediate = wide ? 8 : word};
+  if ((op & 0xf8) == 0xb0 || op == 0x6a || op == 0xa8) return (prologue_form){.immediate = 1};
+  if (op == 0x68 || op == 0xa9) return (prologue_form){.immediate = word};
+  if (op < 0x40 && (op & 7) == 4) return (prologue_form){.immediate = 1};
+  if (op < 0x40 && (op & 7) == 5) return (prologue_form){.immediate = word};
+  if (op < 0x40 && (op & 7) < 4) return (prologue_form){.operand = true};
+  if (op == 0x80 || op == 0x83 || op == 0xc0 || op == 0xc1 || op == 0xc6 || op == 0x6b)
+    return (prologue_form){.operand = true, .immediate = 1};
+  if (op == 0x81 || op == 0xc7 || op == 0x69) return (prologue_form){.operand = true, .immediate = word};
+  if (op == 0xf6) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? 1 : 0};
+  if (op == 0xf7) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? word : 0};
+  if (op == 0xff) return (prologue_form){.leads = (modrm & 0x38) > 8 && (modrm & 0x38) != 0x30, .operand = true};
+  if (op == 0x63 || (op >= 0x84 && op <= 0x8d) || op == 0xd1 || op == 0xd3) return (prologue_form){.operand = true};
+  return (prologue_form){.leads = true};
+}
+
+/* The length of an instruction that compilers put into prologues; 0: another one, or one that leads elsewhere. */
+static size_t prologue_length(const uint8_t *code) {
+  const uint8_t *at = code;
+  bool wide = false, half = false;
+  for (size_t i = 0; i < 4 && (*at == 0x66 || *at == 0xf2 || *at == 0xf3); i++) half |= *at++ == 0x66;
+  if ((*at & 0xf0) == 0x40) wide = (*at++ & 8) != 0;
+  const uint8_t op = *at++;
+  const prologue_form form = op == 0x0f ? prologue_form_0f(*at++) : prologue_form_of(op, *at, wide, half);
+  if (form.leads) return 0;
+  return (size_t)(at - code) + (form.operand ? prologue_operand(at) : 0) + form.immediate;
+}
+
+#define PROLOGUE_UNKNOWN INT64_MIN
+
+static int32_t prologue_int32(const uint8_t *bytes) {
+  int32_t value;
+  memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+/* By how much an instruction moves SP down; PROLOGUE_UNKNOWN: nobody can tell. */
+static int64_t prologue_moves(const uint8_t *code) {
+  const bool extended = code[0] == 0x41;
+  const uint8_t op = extended ? code[1] : code[0];
+  if ((op & 0xf8) == 0x50) return 8;                                            /* push of a register */
+  if ((op & 0xf8) == 0x58 || op == 0x68 || op == 0x6a) return PROLOGUE_UNKNOWN; /* pop; push of a number */
+  if (code[0] == 0x48 && (code[1] == 0x83 || code[1] == 0x81)) {
+    const int64_t amount = code[1] == 0x83 ? (int8_t)code[3] : prologue_int32(code + 3);
+    if (code[2] == 0xec) return amount;           /* sub $n,%rsp */
+    if (code[2] == 0xc4) return -amount;          /* add $n,%rsp */
+    if (code[2] == 0xe4) return PROLOGUE_UNKNOWN; /* and $n,%rsp */
+  }
+  if ((code[0] & 0xf8) == 0x48 && code[1] == 0x29 && (code[2] & 0xc7) == 0xc4) return PROLOGUE_UNKNOWN; /* sub %reg,%rsp */
+  return 0;
+}
+
+int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address) {
+  uint8_t code[PROLOGUE_BYTES + PROLOGUE_LONGEST] = {0};
+  int64_t depth = 0;
+  const size_t got = onstack_process_memory_copy(prologue->framed, code, PROLOGUE_BYTES);
+  for (size_t at = 0; at + PROLOGUE_LONGEST <= got && prologue->framed + at < address;) {
+    const size_t length = prologue_length(code + at);
+    if (length == 0) break;
+    const int64_t moves = prologue_moves(code + at);
+    if (moves == PROLOGUE_UNKNOWN) return -1;
+    depth += moves;
+    at += length;
+  }
+  return depth;
+}
+
 /*
  * Only the frame pointer is missing, and mostly a frame gives it back before a rule needs it. Else it follows from the CFA of
  * the first frame that is found by it: all frames below keep the register.
@@ -14365,8 +14578,6 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
  * The first two are believed only where a call ends before the return address, and a direct one leads to the function's
  * beginning; a call by way of the PLT only where the prologue says so.
  */
-
-#if defined(__x86_64__)
 
 #define BLOCKED_DEPTH 64u          /* frames that may keep the register */
 #define BLOCKED_SEARCH_WORDS 4096u /* above SP */
@@ -14527,11 +14738,80 @@ void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *regi
 #define ONSTACK_SAMPLER_MODULES_CFI_H
 
 /* ---- core/sampler/modules/cfi_entry.h ---- */
-/* What .eh_frame is made of: encoded numbers, the state that its instructions change, and its entries. */
+/* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
 #ifndef ONSTACK_SAMPLER_MODULES_CFI_ENTRY_H
 #define ONSTACK_SAMPLER_MODULES_CFI_ENTRY_H
 
 #include <string.h>
+
+/* Call frame instructions. The operand of the last three is in their low six bits. */
+enum {
+  DW_CFA_nop = 0x00,
+  DW_CFA_set_loc = 0x01,
+  DW_CFA_advance_loc1 = 0x02,
+  DW_CFA_advance_loc2 = 0x03,
+  DW_CFA_advance_loc4 = 0x04,
+  DW_CFA_offset_extended = 0x05,
+  DW_CFA_restore_extended = 0x06,
+  DW_CFA_undefined = 0x07,
+  DW_CFA_same_value = 0x08,
+  DW_CFA_register = 0x09,
+  DW_CFA_remember_state = 0x0a,
+  DW_CFA_restore_state = 0x0b,
+  DW_CFA_def_cfa = 0x0c,
+  DW_CFA_def_cfa_register = 0x0d,
+  DW_CFA_def_cfa_offset = 0x0e,
+  DW_CFA_def_cfa_expression = 0x0f,
+  DW_CFA_expression = 0x10,
+  DW_CFA_offset_extended_sf = 0x11,
+  DW_CFA_def_cfa_sf = 0x12,
+  DW_CFA_def_cfa_offset_sf = 0x13,
+  DW_CFA_val_offset = 0x14,
+  DW_CFA_val_offset_sf = 0x15,
+  DW_CFA_val_expression = 0x16,
+  DW_CFA_AARCH64_negate_ra_state = 0x2d,
+  DW_CFA_GNU_args_size = 0x2e,
+  DW_CFA_GNU_negative_offset_extended = 0x2f,
+  DW_CFA_advance_loc = 0x40,
+  DW_CFA_offset = 0x80,
+  DW_CFA_restore = 0xc0
+};
+#define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
+#define DW_CFA_OPERAND 0x3fu
+
+/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
+enum {
+  DW_OP_deref = 0x06,
+  DW_OP_and = 0x1a,
+  DW_OP_plus = 0x22,
+  DW_OP_plus_uconst = 0x23,
+  DW_OP_shl = 0x24,
+  DW_OP_ge = 0x2a,
+  DW_OP_lit0 = 0x30,
+  DW_OP_reg0 = 0x50,
+  DW_OP_breg0 = 0x70
+};
+
+/* Encodings of pointers: a format, and what it is relative to. */
+enum {
+  DW_EH_PE_absptr = 0x00,
+  DW_EH_PE_uleb128 = 0x01,
+  DW_EH_PE_udata2 = 0x02,
+  DW_EH_PE_udata4 = 0x03,
+  DW_EH_PE_datarel = 0x30,
+  DW_EH_PE_udata8 = 0x04,
+  DW_EH_PE_sleb128 = 0x09,
+  DW_EH_PE_sdata2 = 0x0a,
+  DW_EH_PE_sdata4 = 0x0b,
+  DW_EH_PE_sdata8 = 0x0c,
+  DW_EH_PE_pcrel = 0x10,
+  DW_EH_PE_indirect = 0x80,
+  DW_EH_PE_omit = 0xff
+};
+#define DW_EH_PE_FORMAT 0x0fu
+#define DW_EH_PE_RELATIVE 0xf0u
+
+/* What .eh_frame is made of: encoded numbers, the state that its instructions change, and its entries. */
 
 /* ---- reading ------------------------------------------------------------------------------------------------------------- */
 
@@ -14644,80 +14924,6 @@ ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t en
    A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
 ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                                       void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
-
-#endif
-
-/* ---- core/sampler/modules/dwarf.h ---- */
-/* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
-#ifndef ONSTACK_SAMPLER_MODULES_DWARF_H
-#define ONSTACK_SAMPLER_MODULES_DWARF_H
-
-/* Call frame instructions. The operand of the last three is in their low six bits. */
-enum {
-  DW_CFA_nop = 0x00,
-  DW_CFA_set_loc = 0x01,
-  DW_CFA_advance_loc1 = 0x02,
-  DW_CFA_advance_loc2 = 0x03,
-  DW_CFA_advance_loc4 = 0x04,
-  DW_CFA_offset_extended = 0x05,
-  DW_CFA_restore_extended = 0x06,
-  DW_CFA_undefined = 0x07,
-  DW_CFA_same_value = 0x08,
-  DW_CFA_register = 0x09,
-  DW_CFA_remember_state = 0x0a,
-  DW_CFA_restore_state = 0x0b,
-  DW_CFA_def_cfa = 0x0c,
-  DW_CFA_def_cfa_register = 0x0d,
-  DW_CFA_def_cfa_offset = 0x0e,
-  DW_CFA_def_cfa_expression = 0x0f,
-  DW_CFA_expression = 0x10,
-  DW_CFA_offset_extended_sf = 0x11,
-  DW_CFA_def_cfa_sf = 0x12,
-  DW_CFA_def_cfa_offset_sf = 0x13,
-  DW_CFA_val_offset = 0x14,
-  DW_CFA_val_offset_sf = 0x15,
-  DW_CFA_val_expression = 0x16,
-  DW_CFA_AARCH64_negate_ra_state = 0x2d,
-  DW_CFA_GNU_args_size = 0x2e,
-  DW_CFA_GNU_negative_offset_extended = 0x2f,
-  DW_CFA_advance_loc = 0x40,
-  DW_CFA_offset = 0x80,
-  DW_CFA_restore = 0xc0
-};
-#define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
-#define DW_CFA_OPERAND 0x3fu
-
-/* Operations of expressions. lit, reg and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
-enum {
-  DW_OP_deref = 0x06,
-  DW_OP_and = 0x1a,
-  DW_OP_plus = 0x22,
-  DW_OP_plus_uconst = 0x23,
-  DW_OP_shl = 0x24,
-  DW_OP_ge = 0x2a,
-  DW_OP_lit0 = 0x30,
-  DW_OP_reg0 = 0x50,
-  DW_OP_breg0 = 0x70
-};
-
-/* Encodings of pointers: a format, and what it is relative to. */
-enum {
-  DW_EH_PE_absptr = 0x00,
-  DW_EH_PE_uleb128 = 0x01,
-  DW_EH_PE_udata2 = 0x02,
-  DW_EH_PE_udata4 = 0x03,
-  DW_EH_PE_datarel = 0x30,
-  DW_EH_PE_udata8 = 0x04,
-  DW_EH_PE_sleb128 = 0x09,
-  DW_EH_PE_sdata2 = 0x0a,
-  DW_EH_PE_sdata4 = 0x0b,
-  DW_EH_PE_sdata8 = 0x0c,
-  DW_EH_PE_pcrel = 0x10,
-  DW_EH_PE_indirect = 0x80,
-  DW_EH_PE_omit = 0xff
-};
-#define DW_EH_PE_FORMAT 0x0fu
-#define DW_EH_PE_RELATIVE 0xf0u
 
 #endif
 
@@ -15651,25 +15857,9 @@ bool onstack_frame_section_find(const char *path, uint64_t base, uint64_t *low, 
 
 /* ---- core/sampler/modules/go_layout_aarch64.c ---- */
 /*
- * sampler/modules/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
+ * sampler/modules/go_runtime.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
  * The functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
  */
-/* ---- core/sampler/modules/go_layout.h ---- */
-/*
- * Where the runtime keeps what a walk needs at a change of stacks: read out of the runtime's own instructions, whose
- * shape has been the same since Go 1.20 while the offsets in them moved. Code of another shape gives no layout, and
- * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). One file for each processor. Ordinary threads only.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_GO_LAYOUT_H
-#define ONSTACK_SAMPLER_MODULES_GO_LAYOUT_H
-
-/* True for the functions in which a goroutine's stack grows (ONSTACK_GO_GROWS). */
-ONSTACK_INTERNAL bool onstack_go_layout_grows(const char *name);
-
-/* Fills go->layout and the `switch_at` of go->specials from their loaded code. */
-ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
-
-#endif
 
 #include <string.h>
 
@@ -15996,32 +16186,6 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 #endif
 
 /* ---- core/sampler/modules/go_pclntab.c ---- */
-/* ---- core/sampler/modules/go_pclntab.h ---- */
-/* Reader of Go's function table (.gopclntab), of the formats that Go 1.20 and later write. Treats it as hostile. */
-#ifndef ONSTACK_SAMPLER_MODULES_GO_PCLNTAB_H
-#define ONSTACK_SAMPLER_MODULES_GO_PCLNTAB_H
-
-typedef struct onstack_go_pclntab {
-  const uint8_t *base;
-  size_t size;
-  uint64_t text; /* what function offsets are relative to; 0 until known */
-  uint64_t function_count;
-  uint64_t names; /* offsets in the table */
-  uint64_t functions;
-  uint64_t pc_values;
-  uint32_t quantum; /* of PC deltas */
-} onstack_go_pclntab;
-
-/* Reads the header. False: not a format that we know. `text` stays 0 where the header does not tell (Go 1.26 leaves
-   it unused; runtime/symtab.go). */
-ONSTACK_INTERNAL bool onstack_go_pclntab_open(onstack_go_pclntab *table, const void *base, size_t size);
-
-/* Calls `visit` for each function in ascending order with its bounds. Needs `text`. */
-ONSTACK_INTERNAL void onstack_go_pclntab_each(const onstack_go_pclntab *table,
-                                              void (*visit)(void *data, const char *name, uint64_t low, uint64_t high),
-                                              void *data);
-
-#endif
 
 #include <string.h>
 
@@ -17272,191 +17436,6 @@ void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size
   onstack_proc_maps_each(other_look_at, &search);
 }
 
-/* ---- core/sampler/modules/prologue_x86_64.c ---- */
-/* Reads code by copies: a library may be unmapped at any instant. Opcodes: Intel SDM volume 2, appendix A. */
-
-#if defined(__x86_64__)
-
-#include <string.h>
-
-#define PROLOGUE_ROWS 4096u /* that are looked at, backwards */
-#define PROLOGUE_BYTES 256u
-#define PROLOGUE_LONGEST 16u /* an instruction */
-
-/* ---- by the rules ---- */
-
-typedef struct prologue_row {
-  const onstack_rule_table *table;
-  uint32_t chunk, index; /* of the row that holds `offset`, and its chunk */
-} prologue_row;
-
-/* A chunk's rows say the low 16 bits, and a chunk is shorter than these. */
-static uint64_t prologue_row_offset(const prologue_row *row) {
-  const uint64_t chunk = (uint64_t)row->chunk << ONSTACK_RULE_CHUNK_BITS;
-  return (chunk & ~(uint64_t)0xffff) | row->table->rows[row->index].offset;
-}
-
-static const onstack_rule *prologue_row_rule(const prologue_row *row) {
-  return &row->table->rules[row->table->rows[row->index].rule];
-}
-
-static bool prologue_row_before(prologue_row *row) {
-  if (row->index == 0) return false;
-  row->index--;
-  while (row->chunk > 0 && row->index < row->table->first_row[row->chunk]) row->chunk--;
-  return true;
-}
-
-/* The row that holds an offset for which there is a rule. */
-static bool prologue_row_at(const onstack_rule_table *table, uint64_t offset, prologue_row *row) {
-  const uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;
-  if (chunk >= table->chunk_count) return false;
-  *row = (prologue_row){table, (uint32_t)chunk, table->first_row[chunk + 1]};
-  while (prologue_row_before(row))
-    if (prologue_row_offset(row) <= offset) return true;
-  return false;
-}
-
-static bool prologue_is_entered(const onstack_rule *rule) { return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 8; }
-
-static bool prologue_has_pushed(const onstack_rule *rule) {
-  return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 16 && rule->fp == -2;
-}
-
-bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue) {
-  prologue_row row;
-  if (!module->table || !prologue_row_at(module->table, address - module->base, &row)) return false;
-  for (uint32_t i = 0; i < PROLOGUE_ROWS; i++) {
-    const onstack_rule *rule = prologue_row_rule(&row);
-    const uint64_t framed = prologue_row_offset(&row);
-    if (!prologue_row_before(&row)) return false;
-    if (rule->cfa != ONSTACK_CFA_FP || !prologue_has_pushed(prologue_row_rule(&row))) continue;
-    const uint64_t pushed = prologue_row_offset(&row);
-    if (!prologue_row_before(&row) || !prologue_is_entered(prologue_row_rule(&row))) return false;
-    *prologue =
-        (onstack_prologue){module->base + prologue_row_offset(&row), module->base + pushed - 1, module->base + framed};
-    return true;
-  }
-  return false;
-}
-
-/* ---- by the instructions ---- */
-
-/* Bytes behind the opcode of an instruction with ModRM. */
-static size_t prologue_operand(const uint8_t *modrm) {
-  const uint8_t mod = *modrm >> 6;
-  size_t length = 1;
-  if (mod == 3) return length;
-  const bool scaled = (*modrm & 7) == 4;
-  const uint8_t base = scaled ? modrm[1] & 7 : *modrm & 7;
-  if (scaled) length++;
-  if (mod == 1) return length + 1;
-  return mod == 2 || base == 5 ? length + 4 : length;
-}
-
-/* Of an immediate behind an operand; with `leads` an instruction that goes elsewhere, which ends a prologue. */
-typedef struct prologue_form {
-  bool leads, operand;
-  size_t immediate;
-} prologue_form;
-
-static prologue_form prologue_form_0f(uint8_t op) {
-  switch (op) {
-  case 0x05: /* syscall, ud2, sysenter, and opcodes of three bytes */
-  case 0x0b:
-  case 0x34:
-  case 0x38:
-  case 0x3a:
-    return (prologue_form){.leads = true};
-  case 0xa2: /* cpuid, rdtsc */
-  case 0x31:
-    return (prologue_form){0};
-  case 0x70: /* with one byte more */
-  case 0xc6:
-  case 0xba:
-  case 0xc2:
-  case 0xa4:
-  case 0xac:
-    return (prologue_form){.operand = true, .immediate = 1};
-  default:
-    if ((op & 0xf0) == 0x80) return (prologue_form){.leads = true}; /* jcc */
-    return (prologue_form){.operand = true};
-  }
-}
-
-/* `half`: operands of 16 bits. `modrm`: of an instruction that has one. */
-static prologue_form prologue_form_of(uint8_t op, uint8_t modrm, bool wide, bool half) {
-  const size_t word = half ? 2 : 4;
-  if ((op & 0xf0) == 0x50 || op == 0x90 || op == 0x98 || op == 0x99) return (prologue_form){0};
-  if ((op & 0xf8) == 0xb8) return (prologue_form){.immediate = wide ? 8 : word};
-  if ((op & 0xf8) == 0xb0 || op == 0x6a || op == 0xa8) return (prologue_form){.immediate = 1};
-  if (op == 0x68 || op == 0xa9) return (prologue_form){.immediate = word};
-  if (op < 0x40 && (op & 7) == 4) return (prologue_form){.immediate = 1};
-  if (op < 0x40 && (op & 7) == 5) return (prologue_form){.immediate = word};
-  if (op < 0x40 && (op & 7) < 4) return (prologue_form){.operand = true};
-  if (op == 0x80 || op == 0x83 || op == 0xc0 || op == 0xc1 || op == 0xc6 || op == 0x6b)
-    return (prologue_form){.operand = true, .immediate = 1};
-  if (op == 0x81 || op == 0xc7 || op == 0x69) return (prologue_form){.operand = true, .immediate = word};
-  if (op == 0xf6) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? 1 : 0};
-  if (op == 0xf7) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? word : 0};
-  if (op == 0xff) return (prologue_form){.leads = (modrm & 0x38) > 8 && (modrm & 0x38) != 0x30, .operand = true};
-  if (op == 0x63 || (op >= 0x84 && op <= 0x8d) || op == 0xd1 || op == 0xd3) return (prologue_form){.operand = true};
-  return (prologue_form){.leads = true};
-}
-
-/* The length of an instruction that compilers put into prologues; 0: another one, or one that leads elsewhere. */
-static size_t prologue_length(const uint8_t *code) {
-  const uint8_t *at = code;
-  bool wide = false, half = false;
-  for (size_t i = 0; i < 4 && (*at == 0x66 || *at == 0xf2 || *at == 0xf3); i++) half |= *at++ == 0x66;
-  if ((*at & 0xf0) == 0x40) wide = (*at++ & 8) != 0;
-  const uint8_t op = *at++;
-  const prologue_form form = op == 0x0f ? prologue_form_0f(*at++) : prologue_form_of(op, *at, wide, half);
-  if (form.leads) return 0;
-  return (size_t)(at - code) + (form.operand ? prologue_operand(at) : 0) + form.immediate;
-}
-
-#define PROLOGUE_UNKNOWN INT64_MIN
-
-static int32_t prologue_int32(const uint8_t *bytes) {
-  int32_t value;
-  memcpy(&value, bytes, sizeof(value));
-  return value;
-}
-
-/* By how much an instruction moves SP down; PROLOGUE_UNKNOWN: nobody can tell. */
-static int64_t prologue_moves(const uint8_t *code) {
-  const bool extended = code[0] == 0x41;
-  const uint8_t op = extended ? code[1] : code[0];
-  if ((op & 0xf8) == 0x50) return 8;                                            /* push of a register */
-  if ((op & 0xf8) == 0x58 || op == 0x68 || op == 0x6a) return PROLOGUE_UNKNOWN; /* pop; push of a number */
-  if (code[0] == 0x48 && (code[1] == 0x83 || code[1] == 0x81)) {
-    const int64_t amount = code[1] == 0x83 ? (int8_t)code[3] : prologue_int32(code + 3);
-    if (code[2] == 0xec) return amount;           /* sub $n,%rsp */
-    if (code[2] == 0xc4) return -amount;          /* add $n,%rsp */
-    if (code[2] == 0xe4) return PROLOGUE_UNKNOWN; /* and $n,%rsp */
-  }
-  if ((code[0] & 0xf8) == 0x48 && code[1] == 0x29 && (code[2] & 0xc7) == 0xc4) return PROLOGUE_UNKNOWN; /* sub %reg,%rsp */
-  return 0;
-}
-
-int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address) {
-  uint8_t code[PROLOGUE_BYTES + PROLOGUE_LONGEST] = {0};
-  int64_t depth = 0;
-  const size_t got = onstack_process_memory_copy(prologue->framed, code, PROLOGUE_BYTES);
-  for (size_t at = 0; at + PROLOGUE_LONGEST <= got && prologue->framed + at < address;) {
-    const size_t length = prologue_length(code + at);
-    if (length == 0) break;
-    const int64_t moves = prologue_moves(code + at);
-    if (moves == PROLOGUE_UNKNOWN) return -1;
-    depth += moves;
-    at += length;
-  }
-  return depth;
-}
-
-#endif
-
 /* ---- core/sampler/modules/rule_table.c ---- */
 
 #include <errno.h>
@@ -17986,6 +17965,7 @@ void onstack_worker_stop(onstack_worker *worker) {
 #ifndef ONSTACK_SAMPLER_SIGNAL_CHANGE_H
 #define ONSTACK_SAMPLER_SIGNAL_CHANGE_H
 
+#include <signal.h>
 #include <string.h>
 
 /* ---- trampolines, and what is kept for each (owners.h) ---- */
@@ -18052,44 +18032,8 @@ ONSTACK_INTERNAL void onstack_change_end(onstack_action *action);
 ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
                                      struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
 
-#endif
-
-/* ---- core/sampler/signal/registry.h ---- */
-/* Finds other copies of the library in this process; what they are to each other stands in sampler/signal/copy.h. Ordinary
-   threads, under the control lock of this copy; another copy may do the same at the same time. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_REGISTRY_H
-#define ONSTACK_SAMPLER_SIGNAL_REGISTRY_H
-
-/*
- * One lock for all copies that know each other: that of the one at the lowest address. What is read of the action and of
- * another copy, and what is written because of it, belongs inside. No holder waits for anything else meanwhile. Without
- * `wait`: NULL if another copy has it.
- */
-ONSTACK_INTERNAL onstack_copy *onstack_copies_lock(bool wait);
-ONSTACK_INTERNAL void onstack_copies_unlock(onstack_copy *locked);
-/* The copies have become more, and another lock is theirs: unlock, and begin anew. */
-ONSTACK_INTERNAL bool onstack_copies_outgrew(const onstack_copy *locked);
-/* In the child of a fork: whoever had our lock is not here. */
-ONSTACK_INTERNAL void onstack_copies_after_fork(void);
-
-/*
- * Whose handler is that? 0 and NULL: no copy's. 0 and a copy, which knows us from now on as we know it, and so do all
- * copies that either knew. ONSTACK_E_VERSION: a copy that cannot be dealt with. -ENOMEM: one too many.
- */
-ONSTACK_INTERNAL int onstack_copies_meet(uint64_t handler, onstack_copy **copy);
-
-/* A known copy that has sessions on the signal, or NULL. */
-ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
-
-#endif
-
-/* ---- core/sampler/signal/on_top.h ---- */
 /* Goes on top of the action that a look has read, by the trampoline that stands for what lies below then. Ordinary threads,
    under the lock of all copies. */
-#ifndef ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
-#define ONSTACK_SAMPLER_SIGNAL_ON_TOP_H
-
-#include <signal.h>
 
 typedef struct onstack_action_owner {
   uint32_t sessions; /* that use it */
@@ -18359,498 +18303,7 @@ bool onstack_own_forget_killed(void) {
   return onstack_load_relaxed(&killed_in) == process;
 }
 
-/* ---- core/sampler/signal/change.c ---- */
-
-#include <string.h>
-#include <errno.h>
-#include <signal.h>
-
-onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
-  onstack_below all = {{newest, NULL, NULL}};
-  uint32_t count = 1;
-  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
-    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
-  return all;
-}
-
-/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
-   nowhere. */
-void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
-  onstack_below *to = &action->below[trampoline];
-  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
-}
-
-/* By the actions: another copy has them in a table of its own. */
-static bool below_is_same(const onstack_below *a, const onstack_below *b) {
-  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
-    const onstack_previous *one = a->levels[i], *other = b->levels[i];
-    if (one == other) continue;
-    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
-  }
-  return true;
-}
-
-static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) { return action->held >> trampoline & 1u; }
-
-/*
- * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
- * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
- */
-static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
-  uint32_t best = except == 0;
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
-    if (i == except) continue;
-    if (action->sequences[i] != 0 && below_is_same(&action->below[i], below)) return i;
-    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
-    if (held != best_is_held ? best_is_held : action->sequences[i] < action->sequences[best]) best = i;
-  }
-  onstack_trampoline_publish(action, best, below);
-  return best;
-}
-
-uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
-  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
-}
-
-uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
-  const onstack_below below = action->below[trampoline];
-  return trampoline_choose(action, &below, trampoline);
-}
-
-void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
-  action->current = trampoline;
-  action->sequences[trampoline] = ++action->sequence;
-  action->held |= 1u << trampoline;
-}
-
-void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->sequences[i] > action->sequences[trampoline]) action->held &= ~(1u << i);
-}
-
-void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned) {
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
-}
-
-/* Who was put back may have left again meanwhile, or another one may have come: so until what a change of ours replaced is
-   what we had put there last. */
-void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
-                             const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction put = *to, expected = *now, was;
-  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !onstack_action_is_same(&was, &expected)) {
-    expected = put;
-    put = was;
-  }
-}
-
-/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
-static void change_set_changing(onstack_action *action, uint32_t changing) {
-  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
-  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
-}
-
-void onstack_change_end(onstack_action *action) {
-  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
-  if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  onstack_previous *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
-  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
-  if (spent && onstack_action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
-  change_set_changing(action, 0);
-}
-
-struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, uint32_t trampoline,
-                                                      const struct onstack_kernel_sigaction *now) {
-  onstack_change_end(action);
-  onstack_fence_publish();
-  onstack_store_relaxed(&action->expected, now->handler);
-  action->replaced[trampoline] = (onstack_previous){*now, 0};
-  change_set_changing(action, trampoline + 1);
-  return &action->replaced[trampoline].action;
-}
-
-/*
- * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
- * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
- * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
- * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
- */
-static struct onstack_kernel_sigaction install_model;
-static bool install_has_model;
-
-static const uint64_t install_flags =
-    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
-
-static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
-  struct onstack_kernel_sigaction made = install_model;
-  made.handler = handler;
-  made.flags = flags | (install_model.flags & ~install_flags);
-  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
-  return made;
-}
-
-static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                         struct onstack_kernel_sigaction *was) {
-  struct sigaction first = {.sa_flags = flags}, old;
-  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
-  sigfillset(&first.sa_mask);
-  if (sigaction(signal, &first, &old) != 0) return -errno;
-  int result = onstack_sys_sigaction(signal, NULL, &install_model);
-  if (result < 0) return result;
-  install_has_model = true;
-  *was = *now;
-  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
-  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
-    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
-                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
-  return 0;
-}
-
-int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
-  struct onstack_kernel_sigaction between;
-  const bool first = !install_has_model;
-  int result = first ? install_first(signal, handler, flags, now, was) : 0;
-  if (result < 0) return result;
-  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
-  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
-  /* To where it is wanted, not by way of a variable: handlers read it there already. */
-  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
-  if (result == 0 && first && between.handler != handler) *was = between;
-  return result;
-}
-
-/* ---- core/sampler/signal/nesting_fit.c ---- */
-
-#include <signal.h>
-#include <stdio.h>
-#include <sys/auxv.h>
-#include <sys/utsname.h>
-
-#ifndef AT_MINSIGSTKSZ
-#define AT_MINSIGSTKSZ 51 /* linux/auxvec.h */
-#endif
-
-#define NESTING_GO_STACK 32768u  /* of a thread of Go (runtime/os_linux.go, mpreinit) */
-#define NESTING_GO_HANDLER 8192u /* what Go's own handler may need below the last frame */
-#define NESTING_FRAME 4096u      /* where the kernel does not say: without AMX no processor has more (kernels before 5.14) */
-/* Besides the timers of our sessions on a thread: our process clock's, Go's for the thread, Go's for the process. */
-#define NESTING_OTHERS 3u
-#define NESTING_RED_ZONE 128u /* of x86_64, below what each frame interrupts */
-/* Of a thread that is not Go's and was not met yet: Rust's standard library makes 8 KiB, and for it Go has no timer. */
-#define NESTING_OTHER_STACK 8192u
-#define NESTING_OTHER_HANDLER 1024u /* ours; with less room it counts a drop */
-#define NESTING_OTHER_OTHERS 2u
-
-/*
- * Nobody can tell what a thread has that the handler has not met: one of Rust's has 8 KiB, into which two frames of AVX-512
- * go, and the kernel ends the process where the third comes. So where an object in the process asks for alternate stacks,
- * 8 KiB must do. (Go makes its own without libc. In a program without a loader nobody can be asked.)
- */
-typedef struct nesting_askers {
-  onstack_loader_counts loaded;
-  bool begun, any;
-} nesting_askers;
-
-static int nesting_visit(struct dl_phdr_info *info, size_t size, void *data) {
-  nesting_askers *askers = data;
-  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
-  (void)size;
-  if (!askers->begun && onstack_object_segment(info, PT_INTERP) == 0) askers->any = true; /* the program comes first */
-  askers->begun = true;
-  askers->loaded = onstack_loader_counts_in(info);
-  if (dynamic && onstack_loaded_symbols_wants(dynamic, info->dlpi_addr, "sigaltstack")) askers->any = true;
-  return 0;
-}
-
-bool onstack_nesting_others_ask(void) {
-  static nesting_askers known;
-  onstack_loader_counts now;
-  if (known.begun && onstack_loader_count(&now) && onstack_loader_same(&now, &known.loaded)) return known.any;
-  known = (nesting_askers){{0, 0}, false, false};
-  return !onstack_loader_each(nesting_visit, &known) || known.any;
-}
-
-/*
- * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
- * rule, and both profilers on is what Go services do. Another copy has timers of its own, whose number we do not know. And
- * only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal while
- * sessions came and went gets one of each at once.
- *
- * The first look finds no stack known yet: a thread of Go's with ticks comes first.
- */
-static bool nesting_timers_leave_nothing(void) {
-  static int known; /* 1: yes, -1: no. Under the control lock */
-  struct utsname system;
-  unsigned major = 0, minor = 0;
-  if (known == 0 && (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)) known = -1;
-  if (known == 0) known = major > 6 || (major == 6 && minor >= 13) ? 1 : -1;
-  return known > 0;
-}
-
-bool onstack_nesting_fits(int signal, uint32_t sessions) {
-  const unsigned long told = getauxval(AT_MINSIGSTKSZ);
-  const uint64_t frame = (told ? told : NESTING_FRAME) + NESTING_RED_ZONE;
-  const uint64_t room = (sessions + NESTING_OTHERS) * frame + NESTING_GO_HANDLER;
-  if (signal != SIGPROF || !onstack_go_runtime_is_program() || !nesting_timers_leave_nothing()) return false;
-  onstack_store_relaxed(&onstack_nesting_state.watch, 1u);
-  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
-  const uint64_t other_room = (sessions + NESTING_OTHER_OTHERS) * frame + NESTING_OTHER_HANDLER;
-  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal) &&
-         (other_room <= NESTING_OTHER_STACK || !onstack_nesting_others_ask());
-}
-
-void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
-
-/* ---- core/sampler/signal/on_top.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
-
-/*
- * Previous actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
- * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
- */
-#define ON_TOP_PREVIOUS 128u
-static onstack_previous on_top_previous[ON_TOP_PREVIOUS];
-static uint32_t on_top_previous_count;
-
-/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
-#define ON_TOP_RETURNS 8u
-
-int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
-  *copy = NULL;
-  return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
-}
-
-onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
-  onstack_previous *kept = NULL;
-  for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
-    if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
-  if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
-    kept = &on_top_previous[on_top_previous_count++];
-    kept->action = *action;
-  }
-  if (kept) onstack_store_relaxed(&kept->spent, 0u);
-  return kept;
-}
-
-void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  const bool unowned = onstack_action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
-  const bool undisputed = unowned && !action->visited;
-  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
-  /* Nor on one of a copy that stands below, whose own look does not come this far. */
-  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
-    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
-}
-
-bool onstack_action_restarts(const struct onstack_kernel_sigaction *below) {
-  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
-  return onstack_action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
-}
-
-void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
-  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
-}
-
-/* A start asks before its session is counted. */
-static bool on_top_may_be_open(int signal, const onstack_action_owner *owner) {
-  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
-}
-
-/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
-static int on_top_install(int signal, const onstack_action_owner *owner, uint32_t trampoline,
-                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
-  onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  struct onstack_kernel_sigaction ours;
-  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
-  if (onstack_action_restarts(below)) flags |= SA_RESTART;
-  if (on_top_may_be_open(signal, owner)) {
-    flags |= SA_NODEFER;
-    onstack_nesting_open();
-  }
-  struct onstack_kernel_sigaction *replaced = onstack_change_begin(action, trampoline, now);
-  int result =
-      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
-  if (result < 0) return result;
-  *was = *replaced;
-  onstack_trampoline_use(action, trampoline);
-  action->ours = ours;
-  onstack_action_check_dispute(signal, action, trampoline);
-  onstack_dekker_store(&action->running, 1u);
-  return 0;
-}
-
-/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
-static uint32_t on_top_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
-  const onstack_action *theirs = onstack_copy_action(copy, signal);
-  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
-  if (theirs->visited) onstack_actions[signal].visited = 1;
-  return onstack_trampoline_choose(&onstack_actions[signal], &below);
-}
-
-uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
-  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
-  onstack_actions[signal].visited = 1;
-  if (copy) return on_top_below_copy(signal, copy, now->handler);
-  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
-  return trampoline;
-}
-
-/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
-static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
-  onstack_action *action = &onstack_actions[signal];
-  onstack_previous *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
-  if (!newcomer) return ONSTACK_TRAMPOLINES;
-  owner->returns++;
-  onstack_below below = {{newcomer, NULL, NULL}};
-  if (onstack_action_is_unowned(now)) {
-    onstack_trampolines_forget(action, &below);
-  } else {
-    below = onstack_below_add(&action->below[action->current], newcomer);
-    action->visited = 1;
-  }
-  return onstack_trampoline_choose(action, &below);
-}
-
-uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now,
-                                       const onstack_copy *copy) {
-  return onstack_action_is_ours(now) || copy ? onstack_action_put_back(signal, now, copy)
-                                             : on_top_go_over(signal, owner, now);
-}
-
-uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
-                                            const struct onstack_kernel_sigaction *was, int *result) {
-  onstack_copy *copy;
-  *result = onstack_action_meet(was, &copy);
-  return *result < 0 ? ONSTACK_TRAMPOLINES : onstack_action_trampoline_for(signal, owner, was, copy);
-}
-
-/*
- * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
- * Ours may be an owner's previous action by then: it stands for what lies below the next one, too.
- */
-static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                            struct onstack_kernel_sigaction now) {
-  onstack_action *action = &onstack_actions[signal];
-  for (;;) {
-    struct onstack_kernel_sigaction was;
-    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
-      trampoline = onstack_trampoline_another(action, trampoline);
-    int result = on_top_install(signal, owner, trampoline, &now, &was);
-    if (result < 0 || onstack_action_is_same(&was, &now)) return result;
-    trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
-    if (trampoline == action->current) return 0;
-    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_change_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
-    now = action->ours;
-  }
-}
-
-int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                             struct onstack_kernel_sigaction now) {
-  int result = on_top_reinstall(signal, owner, trampoline, now);
-  onstack_change_end(&onstack_actions[signal]);
-  return result;
-}
-
-bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
-  const uint64_t flags = onstack_actions[signal].ours.flags;
-  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
-         on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
-}
-
-/* ---- core/sampler/signal/registry.c ---- */
-
-#include <errno.h>
-#include <string.h>
-#include <time.h>
-
-static onstack_copy *copies_lowest(void) {
-  onstack_copy *lowest = &onstack_copy_self, *other;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
-  return lowest;
-}
-
-onstack_copy *onstack_copies_lock(bool wait) {
-  for (;;) {
-    onstack_copy *lowest = copies_lowest();
-    uint32_t expected = 0;
-    if (onstack_cas(&lowest->lock, &expected, 1u)) {
-      if (!onstack_copies_outgrew(lowest)) return lowest;
-      onstack_copies_unlock(lowest);
-    } else if (wait) {
-      onstack_sys_sleep(50000); /* a handful of system calls, elsewhere */
-    } else {
-      return NULL;
-    }
-  }
-}
-
-void onstack_copies_unlock(onstack_copy *locked) { onstack_publish(&locked->lock, 0u); }
-
-bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest() != locked; }
-
-/* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
-void onstack_copies_after_fork(void) {
-  onstack_copy *other;
-  if (onstack_copy_self.lock != 0) onstack_copy_self.lock = 0;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if (other->lock != 0) other->lock = 0;
-}
-
-/* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
-static bool copies_add(onstack_copy *to, onstack_copy *other) {
-  if (to == other) return true;
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    onstack_copy *known = NULL;
-    if (onstack_cas(&to->others[i], &known, other) || known == other) return true;
-  }
-  return false;
-}
-
-static bool copies_introduce(onstack_copy *copy) {
-  bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
-  onstack_copy *third;
-  for (uint32_t i = 0; good && (third = onstack_copy_other(copy, i)); i++)
-    good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
-  return good;
-}
-
-int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
-  uint64_t mark[2], head[2];
-  char text[ONSTACK_COPY_MARK_BYTES];
-  uint64_t start = handler - sizeof(onstack_handler_head);
-  *copy = NULL;
-  if (handler < ONSTACK_ADDRESS_LOW) return 0;
-  /* Read by the kernel: the address is anybody's. */
-  if (!onstack_memory_copy_pair(start + offsetof(onstack_handler_head, mark), mark)) return 0;
-  memcpy(text, mark, sizeof(text));
-  const char *own = (const char *)((uintptr_t)onstack_handler_trampoline - sizeof(text));
-  if (memcmp(text, own, sizeof(text) - 1) != 0) return 0;
-  if (text[sizeof(text) - 1] != own[sizeof(text) - 1]) return ONSTACK_E_VERSION;
-  if (!onstack_memory_copy_pair(start, head)) return 0;
-  onstack_copy *found = (onstack_copy *)(uintptr_t)(start + head[0]);
-  if (!copies_introduce(found)) return -ENOMEM;
-  *copy = found;
-  return 0;
-}
-
-const onstack_copy *onstack_copies_running(int signal) {
-  const onstack_copy *other;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if (onstack_copy_runs(other, signal)) break;
-  return other;
-}
-
-/* ---- core/sampler/signal/restore.c ---- */
-
-#include <signal.h>
+/* ---- the last stop, and the child of a fork ---- */
 
 /*
  * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
@@ -19043,6 +18496,492 @@ void onstack_action_after_fork(void) {
     restore_after_fork(signal, &onstack_action_owners[signal]);
   }
 }
+
+/* ---- core/sampler/signal/change.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
+  onstack_below all = {{newest, NULL, NULL}};
+  uint32_t count = 1;
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
+    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
+  return all;
+}
+
+/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
+   nowhere. */
+void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
+  onstack_below *to = &action->below[trampoline];
+  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
+}
+
+/* By the actions: another copy has them in a table of its own. */
+static bool below_is_same(const onstack_below *a, const onstack_below *b) {
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
+    const onstack_previous *one = a->levels[i], *other = b->levels[i];
+    if (one == other) continue;
+    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
+  }
+  return true;
+}
+
+static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) { return action->held >> trampoline & 1u; }
+
+/*
+ * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
+ * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
+ */
+static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
+  uint32_t best = except == 0;
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
+    if (i == except) continue;
+    if (action->sequences[i] != 0 && below_is_same(&action->below[i], below)) return i;
+    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
+    if (held != best_is_held ? best_is_held : action->sequences[i] < action->sequences[best]) best = i;
+  }
+  onstack_trampoline_publish(action, best, below);
+  return best;
+}
+
+uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
+  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
+}
+
+uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
+  const onstack_below below = action->below[trampoline];
+  return trampoline_choose(action, &below, trampoline);
+}
+
+void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
+  action->current = trampoline;
+  action->sequences[trampoline] = ++action->sequence;
+  action->held |= 1u << trampoline;
+}
+
+void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->sequences[i] > action->sequences[trampoline]) action->held &= ~(1u << i);
+}
+
+void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
+}
+
+/* Who was put back may have left again meanwhile, or another one may have come: so until what a change of ours replaced is
+   what we had put there last. */
+void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
+                             const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction put = *to, expected = *now, was;
+  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !onstack_action_is_same(&was, &expected)) {
+    expected = put;
+    put = was;
+  }
+}
+
+/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
+static void change_set_changing(onstack_action *action, uint32_t changing) {
+  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
+  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
+}
+
+void onstack_change_end(onstack_action *action) {
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  onstack_previous *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
+  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
+  if (spent && onstack_action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
+  change_set_changing(action, 0);
+}
+
+struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, uint32_t trampoline,
+                                                      const struct onstack_kernel_sigaction *now) {
+  onstack_change_end(action);
+  onstack_fence_publish();
+  onstack_store_relaxed(&action->expected, now->handler);
+  action->replaced[trampoline] = (onstack_previous){*now, 0};
+  change_set_changing(action, trampoline + 1);
+  return &action->replaced[trampoline].action;
+}
+
+/*
+ * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
+ * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
+ * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
+ * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
+ */
+static struct onstack_kernel_sigaction install_model;
+static bool install_has_model;
+
+static const uint64_t install_flags =
+    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
+
+static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
+  struct onstack_kernel_sigaction made = install_model;
+  made.handler = handler;
+  made.flags = flags | (install_model.flags & ~install_flags);
+  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
+  return made;
+}
+
+static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                         struct onstack_kernel_sigaction *was) {
+  struct sigaction first = {.sa_flags = flags}, old;
+  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
+  sigfillset(&first.sa_mask);
+  if (sigaction(signal, &first, &old) != 0) return -errno;
+  int result = onstack_sys_sigaction(signal, NULL, &install_model);
+  if (result < 0) return result;
+  install_has_model = true;
+  *was = *now;
+  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
+  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
+    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
+                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
+  return 0;
+}
+
+int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
+  struct onstack_kernel_sigaction between;
+  const bool first = !install_has_model;
+  int result = first ? install_first(signal, handler, flags, now, was) : 0;
+  if (result < 0) return result;
+  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
+  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
+  /* To where it is wanted, not by way of a variable: handlers read it there already. */
+  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
+  if (result == 0 && first && between.handler != handler) *was = between;
+  return result;
+}
+
+/* ---- back on top, when somebody came or left ---- */
+
+ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
+
+/*
+ * Previous actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
+ * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
+ */
+#define ON_TOP_PREVIOUS 128u
+static onstack_previous on_top_previous[ON_TOP_PREVIOUS];
+static uint32_t on_top_previous_count;
+
+/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
+#define ON_TOP_RETURNS 8u
+
+int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
+  *copy = NULL;
+  return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
+}
+
+onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_previous *kept = NULL;
+  for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
+    if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
+  if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
+    kept = &on_top_previous[on_top_previous_count++];
+    kept->action = *action;
+  }
+  if (kept) onstack_store_relaxed(&kept->spent, 0u);
+  return kept;
+}
+
+void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  const bool unowned = onstack_action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
+  const bool undisputed = unowned && !action->visited;
+  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
+  /* Nor on one of a copy that stands below, whose own look does not come this far. */
+  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
+    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
+}
+
+bool onstack_action_restarts(const struct onstack_kernel_sigaction *below) {
+  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
+  return onstack_action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
+}
+
+void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
+  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
+}
+
+/* A start asks before its session is counted. */
+static bool on_top_may_be_open(int signal, const onstack_action_owner *owner) {
+  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
+}
+
+/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
+static int on_top_install(int signal, const onstack_action_owner *owner, uint32_t trampoline,
+                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
+  onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  struct onstack_kernel_sigaction ours;
+  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
+  if (onstack_action_restarts(below)) flags |= SA_RESTART;
+  if (on_top_may_be_open(signal, owner)) {
+    flags |= SA_NODEFER;
+    onstack_nesting_open();
+  }
+  struct onstack_kernel_sigaction *replaced = onstack_change_begin(action, trampoline, now);
+  int result =
+      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
+  if (result < 0) return result;
+  *was = *replaced;
+  onstack_trampoline_use(action, trampoline);
+  action->ours = ours;
+  onstack_action_check_dispute(signal, action, trampoline);
+  onstack_dekker_store(&action->running, 1u);
+  return 0;
+}
+
+/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
+static uint32_t on_top_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
+  const onstack_action *theirs = onstack_copy_action(copy, signal);
+  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
+  if (theirs->visited) onstack_actions[signal].visited = 1;
+  return onstack_trampoline_choose(&onstack_actions[signal], &below);
+}
+
+uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
+  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
+  onstack_actions[signal].visited = 1;
+  if (copy) return on_top_below_copy(signal, copy, now->handler);
+  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
+  return trampoline;
+}
+
+/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
+static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
+  onstack_action *action = &onstack_actions[signal];
+  onstack_previous *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
+  if (!newcomer) return ONSTACK_TRAMPOLINES;
+  owner->returns++;
+  onstack_below below = {{newcomer, NULL, NULL}};
+  if (onstack_action_is_unowned(now)) {
+    onstack_trampolines_forget(action, &below);
+  } else {
+    below = onstack_below_add(&action->below[action->current], newcomer);
+    action->visited = 1;
+  }
+  return onstack_trampoline_choose(action, &below);
+}
+
+uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now,
+                                       const onstack_copy *copy) {
+  return onstack_action_is_ours(now) || copy ? onstack_action_put_back(signal, now, copy)
+                                             : on_top_go_over(signal, owner, now);
+}
+
+uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
+                                            const struct onstack_kernel_sigaction *was, int *result) {
+  onstack_copy *copy;
+  *result = onstack_action_meet(was, &copy);
+  return *result < 0 ? ONSTACK_TRAMPOLINES : onstack_action_trampoline_for(signal, owner, was, copy);
+}
+
+/*
+ * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
+ * Ours may be an owner's previous action by then: it stands for what lies below the next one, too.
+ */
+static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                            struct onstack_kernel_sigaction now) {
+  onstack_action *action = &onstack_actions[signal];
+  for (;;) {
+    struct onstack_kernel_sigaction was;
+    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
+      trampoline = onstack_trampoline_another(action, trampoline);
+    int result = on_top_install(signal, owner, trampoline, &now, &was);
+    if (result < 0 || onstack_action_is_same(&was, &now)) return result;
+    trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+    if (trampoline == action->current) return 0;
+    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_change_exchange(signal, &was, &action->ours), result;
+    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
+    now = action->ours;
+  }
+}
+
+int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                             struct onstack_kernel_sigaction now) {
+  int result = on_top_reinstall(signal, owner, trampoline, now);
+  onstack_change_end(&onstack_actions[signal]);
+  return result;
+}
+
+bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
+  const uint64_t flags = onstack_actions[signal].ours.flags;
+  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
+         on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
+}
+
+/* ---- core/sampler/signal/copy.c ---- */
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+static onstack_copy *copies_lowest(void) {
+  onstack_copy *lowest = &onstack_copy_self, *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
+  return lowest;
+}
+
+onstack_copy *onstack_copies_lock(bool wait) {
+  for (;;) {
+    onstack_copy *lowest = copies_lowest();
+    uint32_t expected = 0;
+    if (onstack_cas(&lowest->lock, &expected, 1u)) {
+      if (!onstack_copies_outgrew(lowest)) return lowest;
+      onstack_copies_unlock(lowest);
+    } else if (wait) {
+      onstack_sys_sleep(50000); /* a handful of system calls, elsewhere */
+    } else {
+      return NULL;
+    }
+  }
+}
+
+void onstack_copies_unlock(onstack_copy *locked) { onstack_publish(&locked->lock, 0u); }
+
+bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest() != locked; }
+
+/* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
+void onstack_copies_after_fork(void) {
+  onstack_copy *other;
+  if (onstack_copy_self.lock != 0) onstack_copy_self.lock = 0;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (other->lock != 0) other->lock = 0;
+}
+
+/* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
+static bool copies_add(onstack_copy *to, onstack_copy *other) {
+  if (to == other) return true;
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    onstack_copy *known = NULL;
+    if (onstack_cas(&to->others[i], &known, other) || known == other) return true;
+  }
+  return false;
+}
+
+static bool copies_introduce(onstack_copy *copy) {
+  bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
+  onstack_copy *third;
+  for (uint32_t i = 0; good && (third = onstack_copy_other(copy, i)); i++)
+    good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
+  return good;
+}
+
+int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
+  uint64_t mark[2], head[2];
+  char text[ONSTACK_COPY_MARK_BYTES];
+  uint64_t start = handler - sizeof(onstack_handler_head);
+  *copy = NULL;
+  if (handler < ONSTACK_ADDRESS_LOW) return 0;
+  /* Read by the kernel: the address is anybody's. */
+  if (!onstack_memory_copy_pair(start + offsetof(onstack_handler_head, mark), mark)) return 0;
+  memcpy(text, mark, sizeof(text));
+  const char *own = (const char *)((uintptr_t)onstack_handler_trampoline - sizeof(text));
+  if (memcmp(text, own, sizeof(text) - 1) != 0) return 0;
+  if (text[sizeof(text) - 1] != own[sizeof(text) - 1]) return ONSTACK_E_VERSION;
+  if (!onstack_memory_copy_pair(start, head)) return 0;
+  onstack_copy *found = (onstack_copy *)(uintptr_t)(start + head[0]);
+  if (!copies_introduce(found)) return -ENOMEM;
+  *copy = found;
+  return 0;
+}
+
+const onstack_copy *onstack_copies_running(int signal) {
+  const onstack_copy *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (onstack_copy_runs(other, signal)) break;
+  return other;
+}
+
+/* ---- core/sampler/signal/nesting_fit.c ---- */
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/auxv.h>
+#include <sys/utsname.h>
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51 /* linux/auxvec.h */
+#endif
+
+#define NESTING_GO_STACK 32768u  /* of a thread of Go (runtime/os_linux.go, mpreinit) */
+#define NESTING_GO_HANDLER 8192u /* what Go's own handler may need below the last frame */
+#define NESTING_FRAME 4096u      /* where the kernel does not say: without AMX no processor has more (kernels before 5.14) */
+/* Besides the timers of our sessions on a thread: our process clock's, Go's for the thread, Go's for the process. */
+#define NESTING_OTHERS 3u
+#define NESTING_RED_ZONE 128u /* of x86_64, below what each frame interrupts */
+/* Of a thread that is not Go's and was not met yet: Rust's standard library makes 8 KiB, and for it Go has no timer. */
+#define NESTING_OTHER_STACK 8192u
+#define NESTING_OTHER_HANDLER 1024u /* ours; with less room it counts a drop */
+#define NESTING_OTHER_OTHERS 2u
+
+/*
+ * Nobody can tell what a thread has that the handler has not met: one of Rust's has 8 KiB, into which two frames of AVX-512
+ * go, and the kernel ends the process where the third comes. So where an object in the process asks for alternate stacks,
+ * 8 KiB must do. (Go makes its own without libc. In a program without a loader nobody can be asked.)
+ */
+typedef struct nesting_askers {
+  onstack_loader_counts loaded;
+  bool begun, any;
+} nesting_askers;
+
+static int nesting_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  nesting_askers *askers = data;
+  const uint64_t dynamic = onstack_object_segment(info, PT_DYNAMIC);
+  (void)size;
+  if (!askers->begun && onstack_object_segment(info, PT_INTERP) == 0) askers->any = true; /* the program comes first */
+  askers->begun = true;
+  askers->loaded = onstack_loader_counts_in(info);
+  if (dynamic && onstack_loaded_symbols_wants(dynamic, info->dlpi_addr, "sigaltstack")) askers->any = true;
+  return 0;
+}
+
+bool onstack_nesting_others_ask(void) {
+  static nesting_askers known;
+  onstack_loader_counts now;
+  if (known.begun && onstack_loader_count(&now) && onstack_loader_same(&now, &known.loaded)) return known.any;
+  known = (nesting_askers){{0, 0}, false, false};
+  return !onstack_loader_each(nesting_visit, &known) || known.any;
+}
+
+/*
+ * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
+ * rule, and both profilers on is what Go services do. Another copy has timers of its own, whose number we do not know. And
+ * only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal while
+ * sessions came and went gets one of each at once.
+ *
+ * The first look finds no stack known yet: a thread of Go's with ticks comes first.
+ */
+static bool nesting_timers_leave_nothing(void) {
+  static int known; /* 1: yes, -1: no. Under the control lock */
+  struct utsname system;
+  unsigned major = 0, minor = 0;
+  if (known == 0 && (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)) known = -1;
+  if (known == 0) known = major > 6 || (major == 6 && minor >= 13) ? 1 : -1;
+  return known > 0;
+}
+
+bool onstack_nesting_fits(int signal, uint32_t sessions) {
+  const unsigned long told = getauxval(AT_MINSIGSTKSZ);
+  const uint64_t frame = (told ? told : NESTING_FRAME) + NESTING_RED_ZONE;
+  const uint64_t room = (sessions + NESTING_OTHERS) * frame + NESTING_GO_HANDLER;
+  if (signal != SIGPROF || !onstack_go_runtime_is_program() || !nesting_timers_leave_nothing()) return false;
+  onstack_store_relaxed(&onstack_nesting_state.watch, 1u);
+  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
+  const uint64_t other_room = (sessions + NESTING_OTHER_OTHERS) * frame + NESTING_OTHER_HANDLER;
+  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal) &&
+         (other_room <= NESTING_OTHER_STACK || !onstack_nesting_others_ask());
+}
+
+void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
 
 /* ---- core/sampler/source/cpu.c ---- */
 /* CPU time, by a timer for each thread; where there are no timers, by the ticker. */

@@ -8,7 +8,6 @@
 #include "platform/context.h"
 #include "sampler/session/record.h"
 #include "sampler/unwind/rules.h"
-#include "sampler/unwind/traceback_walk.h"
 #include "sampler/unwind/walk.h"
 
 #include <inttypes.h>

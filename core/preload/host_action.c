@@ -6,7 +6,7 @@
 #include "platform/sys.h"
 #include "sampler/signal/action.h"
 #include "sampler/signal/copy.h"
-#include "sampler/signal/forward.h"
+#include "sampler/signal/owners.h"
 #include "sampler/signal/own_threads.h"
 #include "sampler/unwind/memory.h"
 #include "preload/first_ticks.h"

@@ -9,7 +9,7 @@
 #include "sampler/signal/own_threads.h"
 #include "sampler/threads/task.h"
 #include "sampler/source/threads.h"
-#include "sampler/unwind/frame_pointer.h"
+#include "sampler/unwind/generated_code.h"
 #include "preload/first_ticks.h"
 #include "preload/descriptors.h"
 #include "preload/sampling.h"

@@ -5,7 +5,7 @@
  * running copy gets its own; and when all have stopped, that owner's action is back as it was.
  */
 #include "copies.h"
-#include "sampler/signal/forward.h"
+#include "sampler/signal/owners.h"
 #include "support.h"
 
 #include <pthread.h>

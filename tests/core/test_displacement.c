@@ -4,7 +4,7 @@
  * does not pass signals on and restores the bare pointer that it had found (a Go c-archive), one that chains, one that
  * insists, and a second copy of this library.
  */
-#include "sampler/signal/forward.h"
+#include "sampler/signal/owners.h"
 #include "support.h"
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
 #include "sampler/session/slot.h"
 #include "support.h"
 
-#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/walk.h"
 #include "onstack/traceback.h"
 
 #include <spawn.h>

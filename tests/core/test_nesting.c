@@ -153,7 +153,7 @@ static void need_frames_that_stack(void) {
   if (!stacked) cr_skip("two signals of one moment are no two frames here");
 }
 
-/* As sampler/signal/on_top.c installs it in a program of Go; what was there, to be put back before the end. */
+/* As sampler/signal/change.c installs it in a program of Go; what was there, to be put back before the end. */
 static struct onstack_kernel_sigaction open_in_the_kernel(void) {
   const struct onstack_kernel_sigaction was = t_action(SIGPROF);
   struct onstack_kernel_sigaction open = was;

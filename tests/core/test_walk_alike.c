@@ -6,7 +6,7 @@
 #include "sampler/unwind/pc_cache.h"
 #include "platform/context.h"
 #include "sampler/unwind/rules.h"
-#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/walk.h"
 #include "sampler/unwind/unwinder.h"
 #include "onstack/traceback.h"
 

@@ -22,7 +22,6 @@
  */
 #include "sampler/modules/blocked.h"
 #include "platform/context.h"
-#include "sampler/unwind/traceback_walk.h"
 #include "sampler/unwind/walk.h"
 #include "onstack/onstack.h"
 #include "onstack/traceback.h"

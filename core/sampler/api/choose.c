@@ -7,7 +7,7 @@
 #include "platform/proc.h"
 #include "platform/process.h"
 #include "platform/sys.h"
-#include "sampler/unwind/frame_pointer.h"
+#include "sampler/unwind/generated_code.h"
 
 #include <errno.h>
 #include <link.h>

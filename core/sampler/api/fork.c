@@ -10,7 +10,7 @@
 #include "sampler/api/slots.h"
 #include "platform/process.h"
 #include "sampler/unwind/memory.h"
-#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/walk.h"
 
 #include <pthread.h>
 

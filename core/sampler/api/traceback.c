@@ -13,7 +13,7 @@
 #include "sampler/api/slots.h"
 #include "platform/context.h"
 #include "sampler/unwind/arch.h"
-#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/walk.h"
 #include "profile/elf/symbol_index.h"
 #include "onstack/traceback.h"
 

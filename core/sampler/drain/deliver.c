@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/drain/deliver.h"
 
-#include "sampler/unwind/traceback_walk.h"
 #include "sampler/unwind/walk.h"
 #include "platform/calls.h"
 #include "platform/sys.h"

@@ -5,7 +5,7 @@
 #include "platform/sys.h"
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/rules.h"
-#include "sampler/unwind/stack_bounds.h"
+#include "sampler/unwind/memory.h"
 
 #include <errno.h>
 

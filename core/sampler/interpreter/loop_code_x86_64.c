@@ -2,7 +2,7 @@
 #include "sampler/interpreter/interpreter.h"
 
 #include "platform/process.h"
-#include "sampler/modules/prologue_x86_64.h"
+#include "sampler/modules/blocked_x86_64.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "platform/calls.h"
 #include "platform/interpreted.h"
 #include "platform/loader.h"
-#include "sampler/unwind/stack_bounds.h"
+#include "sampler/unwind/memory.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "platform/context.h"
 #include "platform/sys.h"
 #include "sampler/unwind/memory.h"
-#include "sampler/unwind/stack_bounds.h"
 
 #define LABEL_BUCKET 16u
 #define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */

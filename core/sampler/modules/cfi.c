@@ -2,7 +2,7 @@
 /* Runs a function's instructions and makes a rule of the state at each address. */
 #include "sampler/modules/cfi.h"
 
-#include "sampler/modules/dwarf.h"
+#include "sampler/modules/cfi_entry.h"
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/rules.h"
 

@@ -8,7 +8,6 @@
 #define ONSTACK_SAMPLER_MODULES_CFI_AARCH64_H
 
 #include "sampler/modules/cfi_entry.h"
-#include "sampler/modules/dwarf.h"
 #include "sampler/unwind/rules.h"
 
 #include <string.h>

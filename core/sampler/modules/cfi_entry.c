@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "sampler/modules/cfi_entry.h"
 
-#include "sampler/modules/dwarf.h"
-
 #include <string.h>
 
 uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {

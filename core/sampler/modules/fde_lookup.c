@@ -5,7 +5,7 @@
 #include "platform/elf_file.h"
 #include "platform/process.h"
 #include "sampler/modules/cfi.h"
-#include "sampler/modules/dwarf.h"
+#include "sampler/modules/cfi_entry.h"
 #include "sampler/modules/rule_table.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * sampler/modules/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
+ * sampler/modules/go_runtime.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
  * The functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
  */
-#include "sampler/modules/go_layout.h"
+#include "sampler/modules/go_runtime.h"
 
 #include "platform/process.h"
 

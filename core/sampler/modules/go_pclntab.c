@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/modules/go_pclntab.h"
+#include "sampler/modules/go_runtime.h"
 
 #include <string.h>
 

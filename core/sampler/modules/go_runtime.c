@@ -5,8 +5,6 @@
 #include "platform/loader.h"
 #include "platform/proc.h"
 #include "platform/process.h"
-#include "sampler/modules/go_layout.h"
-#include "sampler/modules/go_pclntab.h"
 #include "sampler/modules/modules.h"
 #include "sampler/unwind/code_map.h"
 #include "sampler/unwind/pc_cache.h"

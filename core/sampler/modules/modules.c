@@ -4,11 +4,11 @@
 #include "platform/process.h"
 #include "platform/loader.h"
 #include "platform/proc.h"
-#include "sampler/modules/dwarf.h"
+#include "sampler/modules/cfi_entry.h"
 #include "sampler/modules/fde_lookup.h"
 #include "sampler/modules/rule_table.h"
 #include "sampler/unwind/pc_cache.h"
-#include "sampler/unwind/traceback_walk.h"
+#include "sampler/unwind/walk.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "platform/sys.h"
 #include "platform/calls.h"
 #include "sampler/signal/own_threads.h"
-#include "sampler/unwind/frame_pointer.h"
+#include "sampler/unwind/generated_code.h"
 
 #include <errno.h>
 #include <signal.h>

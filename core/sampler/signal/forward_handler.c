@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/signal/forward.h"
+#include "sampler/signal/owners.h"
 
 #include "platform/context.h"
 #include "sampler/signal/copy.h"

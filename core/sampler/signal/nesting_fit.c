@@ -2,7 +2,7 @@
 #include "sampler/signal/nesting.h"
 
 #include "platform/loader.h"
-#include "sampler/signal/registry.h"
+#include "sampler/signal/copy.h"
 #include "sampler/modules/go_runtime.h"
 
 #include <signal.h>

@@ -13,6 +13,8 @@
 #include "platform/defs.h"
 #include "platform/sys.h"
 
+#include <signal.h>
+
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
 /* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
@@ -71,5 +73,24 @@ ONSTACK_INTERNAL_DATA onstack_signal_counters onstack_signal_counts[ONSTACK_SIGN
 
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
+
+/* How a foreign signal is passed on to what lies underneath (owners.h). */
+
+/* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
+ONSTACK_INTERNAL onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+
+/* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_forget_flights(void);
+
+/*
+ * Calls an owner's handler as the kernel would have: under the mask that it asked for, and on the interrupted stack where it
+ * did not ask for the alternate one. Under a mask of everything. Signal-safe as far as that handler is.
+ */
+ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
+                                          void *context);
+
+/* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
+   trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
+ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif

@@ -5,7 +5,7 @@
  * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
  */
-#include "sampler/signal/forward.h"
+#include "sampler/signal/owners.h"
 #include "sampler/source/arm.h"
 #include "sampler/signal/copy.h"
 #include "sampler/signal/nesting.h"

@@ -7,7 +7,6 @@
 #include "sampler/threads/timer.h"
 #include "sampler/unwind/arch.h"
 #include "sampler/unwind/rules.h"
-#include "sampler/unwind/traceback_walk.h"
 #include "sampler/unwind/walk.h"
 #include "platform/loader.h"
 #include "platform/sys.h"

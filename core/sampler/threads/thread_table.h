@@ -20,7 +20,7 @@
 #include "platform/atomics.h"
 #include "platform/defs.h"
 #include "sampler/threads/timer.h"
-#include "sampler/unwind/stack_bounds.h"
+#include "sampler/unwind/memory.h"
 
 #define ONSTACK_THREAD_RECORDS 16384u /* per slot */
 #define ONSTACK_THREAD_BUCKET 16u

@@ -51,7 +51,7 @@ typedef struct onstack_go_special {
                          BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
 } onstack_go_special;
 
-/* Offsets in the runtime's structures (sampler/modules/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+/* Offsets in the runtime's structures (sampler/modules/go_runtime.h); m.g0 is m's first word, g.stack g's first two. */
 typedef struct onstack_go_layout {
   uint64_t tls_g; /* from the thread pointer: the current g */
   uint32_t g_m;

@@ -9,9 +9,8 @@
 
 #include "platform/defs.h"
 #include "sampler/unwind/arch.h"
-#include "sampler/unwind/frame_pointer.h"
-#include "sampler/unwind/code_map.h"
 #include "sampler/unwind/generated_code.h"
+#include "sampler/unwind/code_map.h"
 #include "sampler/unwind/go_stack.h"
 #include "sampler/unwind/memory.h"
 #include "sampler/unwind/pc_cache.h"

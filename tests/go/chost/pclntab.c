@@ -3,7 +3,7 @@
  * Feeds a file to the core's readers of Go's function table, which are compiled into this program with the address
  * sanitizer: pclntab <file> <text bytes>. Prints "refused", or "accepted <functions> <instructions with a frame size>".
  */
-#include "sampler/modules/go_pclntab.h"
+#include "sampler/modules/go_runtime.h"
 #include "sampler/unwind/go_stack.h"
 
 #include <stdio.h>

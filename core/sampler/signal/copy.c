@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/signal/registry.h"
+#include "sampler/signal/copy.h"
 
 #include "platform/defs.h"
 #include "sampler/unwind/memory.h"
+
 #include "onstack/onstack.h"
 
 #include <errno.h>

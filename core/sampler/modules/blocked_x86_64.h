@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
-#ifndef ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
-#define ONSTACK_SAMPLER_MODULES_PROLOGUE_X86_64_H
+#ifndef ONSTACK_SAMPLER_MODULES_BLOCKED_X86_64_H
+#define ONSTACK_SAMPLER_MODULES_BLOCKED_X86_64_H
 
 #include "sampler/unwind/rules.h"
 
