@@ -23,7 +23,7 @@ PLACES = [
     ("bindings/go/onstackhttp/otlp.go", r'^const scopeVersion = "%s"$' % NUMBER, 1),
     ("docs/man/onstack.3", r"^\.Qq %s \." % NUMBER, 1),
     ("README.md docs/ABI.md examples/c/CMakeLists.txt examples/cxx/CMakeLists.txt", r"find_package\(onstack %s" % SHORT, 1),
-    ("docs/MIGRATING.md", r'package = "onstack", version = "%s"' % SHORT, 1),
+    ("docs/MIGRATING.md", r'package = "onstack-pprof-compat", version = "%s"' % SHORT, 1),
 ]
 CHANGELOGS = [
     ("CHANGELOG.md", r"\A.*?^## %s" % NUMBER),

@@ -94,7 +94,7 @@ sys.exit("".join(f"{name}/Cargo.toml says no {field}\n" for name, field in lacki
   [ ${#patches[@]} -gt 0 ] || { echo "no crate was packed"; return 1; }
   nice -n 19 cargo install --quiet --path "$work/crate/onstack-cli-$version" --root "$work/root" "${patches[@]}" || return
   (cd "$work/root" && XDG_CACHE_HOME=$work/root/cache bin/onstack record -o sort.pb.gz -- \
-    sh -c 'i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done' && bin/onstack top sort.pb.gz | grep 'Total: [1-9]') &&
+    sh -c 'i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done' && bin/onstack report sort.pb.gz | grep 'Total: [1-9]') &&
     ls "$work"/root/cache/onstack/*/libonstack-preload.so
 }
 

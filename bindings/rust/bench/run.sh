@@ -5,7 +5,8 @@
 # Usage: bench/run.sh [seconds of profiling, 10]
 set -euo pipefail
 cd "$(dirname "$0")"
-crate=$PWD/../onstack
+crate=$PWD/../onstack-pprof-compat
+thin=$PWD/../onstack
 seconds=${1:-10}
 work=${BUILD_DIR:-$PWD/../../../build/rust}/bench-report
 mkdir -p "$work"
@@ -39,7 +40,7 @@ fn main() {
 }
 RUST
 }
-ours="package = \"onstack\", path = \"$crate\""
+ours="package = \"onstack-pprof-compat\", path = \"$crate\""
 theirs='package = "pprof", version = "=0.15.0"'
 
 for name in onstack pprof-rs; do
@@ -59,7 +60,8 @@ for name in onstack pprof-rs; do
 done
 
 echo "a program that does nothing else (cold build, dependencies fetched before)"
-for name in onstack pprof-rs; do
+hello "$work/hello-thin" "package = \"onstack\", path = \"$thin\""
+for name in thin onstack pprof-rs; do
   cd "$work/hello-$name"
   cargo fetch --quiet
   for profile in dev release; do

@@ -46,7 +46,7 @@ def graph_of(root):
 
 
 def main():
-    crates = ("onstack", "onstack-http", "onstack-tracing", "onstack-cli")
+    crates = ("onstack", "onstack-profile", "onstack-pprof-compat", "onstack-http", "onstack-tracing", "onstack-cli")
     roots = [pathlib.Path(name) for name in sys.argv[1:]] or [HERE / crate / "src" for crate in crates]
     edges = 0
     for root in roots:

@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/../../build/rust}
-usual=onstack/flamegraph,onstack/prost-codec,onstack/perfmaps
+usual=onstack-profile/flamegraph,onstack-pprof-compat/flamegraph,onstack-pprof-compat/prost-codec
 oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 failed=0 skipped=0
 run() { echo "+ $*"; "$@" || { echo "FAILED: $*"; failed=1; }; }
@@ -14,7 +14,7 @@ run() { echo "+ $*"; "$@" || { echo "FAILED: $*"; failed=1; }; }
 clippy() {
   run cargo clippy --quiet --locked --workspace --all-targets --features "$usual" -- -D warnings
   run cargo clippy --quiet --locked -p onstack-cli --no-default-features --all-targets -- -D warnings
-  run cargo clippy --quiet --locked -p onstack --lib --features "$all" -- -D warnings
+  run cargo clippy --quiet --locked -p onstack -p onstack-profile -p onstack-pprof-compat --lib --features "$all" -- -D warnings
   local feature
   for feature in "" handler hyper axum push; do
     run cargo clippy --quiet --locked -p onstack-http --lib --features "$feature" -- -D warnings
@@ -23,7 +23,8 @@ clippy() {
 
 doc() {
   # All features but `system`, which wants an installed library.
-  RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-sys -p onstack -p onstack-tracing --features "$all"
+  RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-sys -p onstack -p onstack-profile \
+    -p onstack-pprof-compat -p onstack-tracing --features "$all"
   RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-http --all-features
 }
 
@@ -41,7 +42,7 @@ msrv() {
       echo "SKIPPED: rust $oldest cannot be had: the oldest compiler was NOT tried"; skipped=1; return; }
   fi
   CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +"$oldest" check --quiet --locked --workspace \
-    --features "$usual,onstack/zstd,onstack-http/axum,onstack-http/hyper"
+    --features "$usual,onstack-profile/zstd,onstack-http/axum,onstack-http/hyper"
   fresh
 }
 
@@ -59,7 +60,7 @@ version = "0.0.0"
 edition = "2021"
 [workspace]
 [dependencies]
-onstack = { path = "$PWD/onstack", features = ["flamegraph", "prost-codec", "perfmaps", "zstd"] }
+onstack-pprof-compat = { path = "$PWD/onstack-pprof-compat", features = ["flamegraph", "prost-codec", "zstd"] }
 onstack-http = { path = "$PWD/onstack-http", features = ["axum", "hyper", "push"] }
 onstack-tracing = { path = "$PWD/onstack-tracing" }
 TOML
@@ -82,8 +83,8 @@ newest() { # directory without a lock file, what else cargo is told
 
 all=$(cargo metadata --no-deps --format-version 1 | python3 -c 'import json,sys
 for p in json.load(sys.stdin)["packages"]:
-    if p["name"] == "onstack":
-        print(",".join("onstack/" + f for f in sorted(p["features"]) if f not in ("system", "default")))')
+    if p["name"] == "onstack-pprof-compat":
+        print(",".join("onstack-pprof-compat/" + f for f in sorted(p["features"]) if f not in ("system", "default")))')
 for part in ${*:-clippy doc package msrv}; do "$part"; done
 [ $failed = 0 ] || exit 1
 [ $skipped = 0 ] || exit 77

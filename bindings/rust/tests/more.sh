@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # What takes the crates' users longer than a test may: benchmarks under each version of criterion, profiled with
-# `--profile-time` and by `onstack bench`; heap profiles over jemalloc and mimalloc; labels of polls; the crate linked to an installed C library; the crates as they would be published.
+# `--profile-time`; heap profiles over jemalloc and mimalloc; labels of polls; the crate linked to an installed C library; the crates as they would be published.
 # Usage: tests/more.sh [criterion] [allocators] [system] [labels] [package]   (default: all). 77: a part could not be had and was skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -20,11 +20,11 @@ project() { # name, dependencies
 
 criterion_version() { # 0.6, output, file that it leaves
   local name=criterion-${1/./_}
-  project "$name" "onstack = { path = \"$PWD/onstack\", features = [\"flamegraph\", \"$name\"] }
+  project "$name" "pprof = { package = \"onstack-pprof-compat\", path = \"$PWD/onstack-pprof-compat\", features = [\"flamegraph\", \"$name\"] }
 criterion = { version = \"$1\", default-features = false }"
   cat >"$work/$name/src/main.rs" <<RUST
 use criterion::{criterion_group, criterion_main, Criterion};
-use onstack::criterion::{Output, PProfProfiler};
+use pprof::criterion::{Output, PProfProfiler};
 
 #[inline(never)]
 fn mixed(rounds: u64) -> u64 {
@@ -52,28 +52,11 @@ RUST
   echo "ok   criterion $1: $3"
 }
 
-# The newest's, as a benchmark of cargo's.
-criterion_by_command() {
-  local crate=$work/criterion-0_8
-  printf '[[bench]]\nname = "mixing"\npath = "src/main.rs"\nharness = false\n' >>"$crate/Cargo.toml"
-  cargo build --quiet --locked -p onstack-cli || { fail "onstack bench: build"; return; }
-  make --no-print-directory -s -C "$root" lib >/dev/null || { fail "onstack bench: preload"; return; }
-  rm -rf "$crate/benchmarks"
-  (cd "$crate" && ONSTACK_PRELOAD=$root/build/lib/libonstack-preload.so timeout -k 5 300 "$CARGO_TARGET_DIR/debug/onstack" \
-    bench --runs 2 cargo --bench mixing) >"$crate/log" 2>&1 || { fail "onstack bench"; tail -5 "$crate/log"; return; }
-  "$CARGO_TARGET_DIR/debug/onstack" top "$crate/benchmarks/criterion-0_8_mixing__Mixing.2.pb.gz" | grep -q ' 100.00%.*mixed\|[6-9][0-9]\.[0-9]*%.*mixed' ||
-    { fail "onstack bench: its profile does not know what was measured"; return; }
-  "$CARGO_TARGET_DIR/debug/onstack" diff --fail-above 3% "$crate/benchmarks" "$crate/benchmarks" | grep -q 'Verdict: ok: 0 of 1 ' ||
-    { fail "onstack bench: a benchmark differs from itself"; return; }
-  echo "ok   onstack bench cargo: $(grep -c 'of CPU an operation' "$crate/log") recordings"
-}
-
 criterion() {
   criterion_version 0.5 'Output::Flamegraph(None)' flamegraph.svg
   criterion_version 0.6 'Output::Protobuf' profile.pb
   criterion_version 0.7 'Output::Flamegraph(None)' flamegraph.svg
   criterion_version 0.8 'Output::Protobuf' profile.pb
-  criterion_by_command
 }
 
 # Found by pkg-config in a directory of its own, and used from there: the program must hold no copy of the core.
@@ -96,7 +79,7 @@ fn main() {
         (0..100_000).for_each(|_| x = std::hint::black_box(x.wrapping_mul(7)));
     }
     guard.stop().unwrap();
-    println!("{} samples", guard.report().build().unwrap().data.len());
+    println!("{} bytes", guard.pprof().unwrap().len());
 }
 RUST
   (cd "$work/on-system" && PKG_CONFIG_PATH=$pc cargo build --quiet --release) || { fail "system: build"; return; }
@@ -115,10 +98,12 @@ RUST
 # Others' allocators below ours: blocks that begin and end with the layouts that they insist on, and exact books.
 allocators() {
   project allocators "onstack = { path = \"$PWD/onstack\" }
+onstack-profile = { path = \"$PWD/onstack-profile\" }
 tikv-jemallocator = \"0.6\"
 mimalloc = { version = \"0.1\", default-features = false }"
   cat >"$work/allocators/src/common.rs" <<'RUST'
 use onstack::{Clock, ProfilerGuardBuilder};
+use onstack_profile::Profiled;
 use std::hint::black_box;
 
 #[inline(never)]

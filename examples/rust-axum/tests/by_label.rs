@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use onstack::{Profile, ProfilerGuardBuilder};
+use onstack::ProfilerGuardBuilder;
+use onstack_profile::{Profile, Profiled};
 use rust_axum::CpuClocks;
 
 const ROUTES: [&str; 2] = ["/blocking/{limit}", "/primes/{limit}"];

@@ -5,6 +5,7 @@ use http_body_util::Full;
 use hyper::Request;
 use onstack::{ProfilerGuard, ProfilerGuardBuilder};
 use onstack_http::{Handler, HandlerOptions};
+use onstack_profile::Profiled;
 
 use crate::{text, Response};
 
@@ -13,7 +14,7 @@ const CONTINUOUS_HERTZ: i32 = 19;
 
 pub struct Profiles {
     handler: Handler,
-    continuous: ProfilerGuard<'static>,
+    continuous: ProfilerGuard,
 }
 
 impl Profiles {

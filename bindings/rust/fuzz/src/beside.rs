@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use crate::{debug_file, own_file};
 

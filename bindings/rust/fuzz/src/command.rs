@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use crate::{diff_graph, own_file, program as program_reader, status as status_reader};
 

@@ -6,15 +6,12 @@ use std::fmt::Write as _;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 mod beside;
 mod command;
 mod drawn;
 mod message;
-#[allow(dead_code)] // Links to the command's files, as these two have more below them.
-mod timeline;
-mod view;
 
 pub use beside::beside;
 pub use command::{diff, program, status};
@@ -33,8 +30,18 @@ mod program;
 #[path = "../../onstack-cli/src/status.rs"]
 mod status;
 #[allow(dead_code)]
+#[path = "../../onstack-cli/src/timeline/mod.rs"]
+mod timeline;
+#[allow(dead_code)]
 #[path = "../../onstack-cli/src/unit.rs"]
 mod unit;
+// The page's data, without the options of `view`.
+#[path = "../../onstack-cli/src/view/data.rs"]
+mod data;
+#[path = "../../onstack-cli/src/view/encode.rs"]
+mod encode;
+#[path = "../../onstack-cli/src/view/times.rs"]
+mod times;
 
 /// Every form in which the command line shows a profile.
 fn show(profile: &Profile) {
@@ -65,7 +72,8 @@ pub fn profile(data: &[u8]) {
     let again = Profile::read(&packed[..]).expect("what was written is read");
     assert_eq!(again.to_bytes(), profile.to_bytes());
     assert_eq!(again.summary(), profile.summary());
-    profile.pprof().expect("another codec reads what was written");
+    <onstack_pprof_compat::protos::Profile as onstack_pprof_compat::protos::Message>::decode(&profile.to_bytes()[..])
+        .expect("another codec reads what was written");
     let text = folded_of(&profile);
     assert!(text.lines().all(|line| line.rsplit_once(' ').is_some_and(|(_, number)| number.parse::<i64>().is_ok())));
 }

@@ -9,10 +9,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, mem};
 
-use onstack::file;
-
 use crate::failure::Failure;
-use crate::trust;
+use crate::output;
+use crate::trust::{is_only_ours, NAME};
 
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libonstack-preload.so"));
 
@@ -26,7 +25,7 @@ pub fn unpack() -> Result<PathBuf, Failure> {
     let cannot = |path: &Path, error: io::Error| failed(path, &format!("cannot unpack the preload library: {error}"));
     fs::create_dir_all(&base).map_err(|error| cannot(&base, error))?;
     let base = base.canonicalize().map_err(|error| cannot(&base, error))?;
-    if !trust::is_only_ours(&base) {
+    if !is_only_ours(&base) {
         return Err(failed(&base, "is no place for the preload library: others may write there"));
     }
     let place = base.join("onstack");
@@ -34,9 +33,9 @@ pub fn unpack() -> Result<PathBuf, Failure> {
     // One name for each build: another version's command may be recording with its own.
     let place = place.join(name());
     make_private(&place).map_err(|error| cannot(&place, error))?;
-    let library = place.join(trust::NAME);
+    let library = place.join(NAME);
     if !is_ours(&library) {
-        file::replace(&library, LIBRARY).map_err(|error| cannot(&library, error))?;
+        output::replace(&library, LIBRARY).map_err(|error| cannot(&library, error))?;
     }
     if !is_ours(&library) {
         return Err(failed(&library, "is not what was written there"));
@@ -50,7 +49,7 @@ pub fn unpack() -> Result<PathBuf, Failure> {
 fn cache() -> Result<PathBuf, Failure> {
     let named = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     named("XDG_CACHE_HOME").or_else(|| named("HOME").map(|home| home.join(".cache"))).ok_or_else(|| {
-        Failure::new(Path::new(trust::NAME), format!("has no place: neither XDG_CACHE_HOME nor HOME is set. {ADVICE}"))
+        Failure::new(Path::new(NAME), format!("has no place: neither XDG_CACHE_HOME nor HOME is set. {ADVICE}"))
     })
 }
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use onstack::merge::Merge;
-use onstack::Profile;
+use onstack_profile::Merge;
+use onstack_profile::Profile;
 
 use crate::failure::Failure;
 use crate::format::Format;

@@ -8,21 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use onstack::plain::Plain;
-use onstack::{Profile, Top, TopEntry};
+use onstack_profile::Plain;
+use onstack_profile::{Profile, Top, TopEntry};
 
-use crate::bench::compare;
 use crate::diff_graph;
 use crate::failure::Failure;
 use crate::input;
 use crate::output;
 use crate::unit;
-use crate::verdict::{Scale, Side, Verdict};
+use crate::verdict::{Side, Verdict};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The profile from before: pprof (compressed or not) or folded stacks; `-` is the standard input. Or a directory that
-    /// `onstack bench` wrote, for --fail-above
+    /// The profile from before: pprof (compressed or not) or folded stacks; `-` is the standard input
     before: PathBuf,
     /// The profile from after; its values must be of the same type and unit
     after: PathBuf,
@@ -87,9 +85,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if before == Path::new("-") && after == before {
         return Err(Failure::of_arguments("the standard input holds one profile: name a file for the other"));
     }
-    if before.is_dir() || after.is_dir() {
-        return benchmarks(arguments);
-    }
     let sample_type = arguments.sample_type.as_deref();
     let (first, second) = (input::read_type(before, sample_type)?, input::read_type(after, sample_type)?);
     let (old, new) = (first.top(), second.top());
@@ -118,28 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// Of the program, where something has grown by more than --fail-above.
 const GROWN: u8 = 3;
 
-fn benchmarks(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let (before, after, cum) = (&arguments.before, &arguments.after, arguments.sort == "cum");
-    let Some(limit) = arguments.fail_above else {
-        return Err(Failure::of_arguments("directories of benchmarks are compared with --fail-above PERCENT"));
-    };
-    if let Some(file) = [before, after].into_iter().find(|path| !path.is_dir()) {
-        return Err(Failure::new(file, "is no directory: compare two that `onstack bench` wrote"));
-    }
-    if arguments.normalize
-        || arguments.flamegraph.is_some()
-        || !arguments.more_before.is_empty()
-        || !arguments.more_after.is_empty()
-    {
-        return Err(Failure::of_arguments("directories of benchmarks take --fail-above, --sort and --markdown alone"));
-    }
-    let (text, has_grown) = compare::text(before, after, limit, cum, arguments.markdown)?;
-    output::write(None, text.as_bytes())?;
-    Ok(if has_grown { ExitCode::from(GROWN) } else { ExitCode::SUCCESS })
-}
-
 fn verdict(arguments: &Arguments, old: &Top, [first, second]: [Profile; 2], limit: f64) -> Result<Verdict, Failure> {
-    let scale = if arguments.normalize { Scale::Shares } else { Scale::Recorded };
     let side = |one: Profile, more: &[PathBuf]| {
         let mut profiles = vec![one];
         for path in more {
@@ -147,10 +121,10 @@ fn verdict(arguments: &Arguments, old: &Top, [first, second]: [Profile; 2], limi
             check_types((&arguments.before, old), (path, &profile.top()))?;
             profiles.push(profile);
         }
-        Ok(Side::new(&profiles, arguments.sort == "cum", &scale))
+        Ok(Side::new(&profiles, arguments.sort == "cum", arguments.normalize))
     };
     let (before, after) = (side(first, &arguments.more_before)?, side(second, &arguments.more_after)?);
-    Verdict::new(&before, &after, limit, !arguments.normalize, 1)
+    Verdict::new(&before, &after, limit, !arguments.normalize)
         .ok_or_else(|| Failure::new(&arguments.before, "holds no samples: there is nothing to compare with"))
 }
 

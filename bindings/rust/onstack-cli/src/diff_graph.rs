@@ -9,7 +9,7 @@ use std::path::Path;
 
 use inferno::differential;
 use inferno::flamegraph::{self, Options};
-use onstack::{Tree, TreeNode};
+use onstack_profile::{Tree, TreeNode};
 
 use crate::failure::Failure;
 use crate::unit;

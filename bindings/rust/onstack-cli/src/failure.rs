@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use onstack::plain::Plain;
+use onstack_profile::Plain;
 
 /// A sentence for people that begins with the file's name.
 #[derive(Debug)]

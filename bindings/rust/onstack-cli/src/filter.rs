@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts of a profile: by labels, and by the functions in its stacks.
+//! Parts of a profile, by labels and by the functions in its stacks; and other stacks for its samples.
 
 use clap::Args;
-use onstack::Profile;
+use onstack_profile::Profile;
 use regex_lite::Regex;
 
 /// Which samples are shown: those that all of these keep.
@@ -60,4 +60,33 @@ pub fn check_key(profile: &Profile, key: &str) -> Result<(), String> {
     }
     let known = if keys.is_empty() { "none".into() } else { keys.join(", ") };
     Err(format!("no sample has a label {key}; the labels there are: {known}"))
+}
+
+/// Other stacks for the samples: with labels as frames, and without what idle threads are in.
+#[derive(Args)]
+pub struct Shape {
+    /// Begin stacks with the values of these labels, as `on,holder`
+    #[arg(long, value_name = "KEY,...", value_delimiter = ',')]
+    tagroot: Vec<String>,
+    /// End stacks with the values of these labels
+    #[arg(long, value_name = "KEY,...", value_delimiter = ',')]
+    tagleaf: Vec<String>,
+    /// Make one frame, as `[idle: Go]`, of the stacks of threads that wait for work in a runtime: Go, tokio, rayon, node
+    #[arg(long)]
+    fold_idle: bool,
+}
+
+impl Shape {
+    /// A text about a key that no sample has.
+    pub fn apply(&self, profile: &mut Profile) -> Result<(), String> {
+        for key in self.tagroot.iter().chain(&self.tagleaf) {
+            check_key(profile, key)?;
+        }
+        if self.fold_idle {
+            profile.fold_idle();
+        }
+        profile.labels_as_leaves(&self.tagleaf.iter().map(String::as_str).collect::<Vec<_>>());
+        profile.labels_as_roots(&self.tagroot.iter().map(String::as_str).collect::<Vec<_>>());
+        Ok(())
+    }
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use onstack::flamegraph::Options;
-use onstack::plain::amount;
-use onstack::Profile;
+use onstack_profile::amount;
+use onstack_profile::flamegraph::Options;
+use onstack_profile::Profile;
 
 use crate::failure::Failure;
 use crate::input;

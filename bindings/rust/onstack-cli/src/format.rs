@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The forms in which a profile is written, and whose profile it is where a form says that.
+//! The forms in which a profile is written, and whose profile it is where a form says that; `convert` writes one in another form.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use crate::failure::Failure;
-use crate::timeline::{chrome, firefox, Timeline};
+use crate::filter::Shape;
+use crate::timeline::{firefox, Timeline};
+use crate::{input, output};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Format {
@@ -20,8 +22,6 @@ pub enum Format {
     Folded,
     /// The Firefox Profiler's: threads over time, for profiler.firefox.com. Needs times of samples (`onstack record --timeline`)
     Firefox,
-    /// Chrome's trace events: the same for ui.perfetto.dev and chrome://tracing
-    Chrome,
 }
 
 impl Format {
@@ -32,13 +32,12 @@ impl Format {
             Self::Otlp => "profile.otlp",
             Self::Folded => "profile.folded",
             Self::Firefox => "profile.firefox.json",
-            Self::Chrome => "profile.trace.json",
         }
     }
 
     /// Whether it draws when samples were taken.
     pub fn needs_times(self) -> bool {
-        matches!(self, Self::Firefox | Self::Chrome)
+        matches!(self, Self::Firefox)
     }
 
     /// What would fail later.
@@ -66,7 +65,6 @@ impl Format {
             }
             Self::Folded => profile.folded(&mut bytes),
             Self::Firefox => return Ok(firefox::bytes(&timeline()?, &title)),
-            Self::Chrome => return chrome::bytes(&timeline()?).map_err(|why| Failure::new(output, why)),
         };
         written.map(|()| bytes).map_err(|error| Failure::new(output, error))
     }
@@ -126,6 +124,33 @@ fn unescaped(text: &str) -> Option<String> {
         bytes.push((digit()? << 4 | digit()?) as u8);
     }
     String::from_utf8(bytes).ok()
+}
+
+#[derive(Args)]
+pub struct Arguments {
+    /// A pprof profile (compressed or not) or folded stacks; `-` is the standard input
+    input: PathBuf,
+    /// What it becomes
+    #[arg(long, value_enum, value_name = "NAME")]
+    format: Format,
+    /// Where it goes; the standard output unless given
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Which of the profile's values readers show, and folded and firefox have; as inuse_space of a heap profile
+    #[arg(long, value_name = "NAME")]
+    sample_type: Option<String>,
+    #[command(flatten)]
+    shape: Shape,
+    #[command(flatten)]
+    resource: Resource,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.format.check(&arguments.resource)?;
+    let mut profile = input::read_type(&arguments.input, arguments.sample_type.as_deref())?;
+    arguments.shape.apply(&mut profile).map_err(|why| Failure::new(&arguments.input, why))?;
+    let bytes = arguments.format.bytes(&profile, &arguments.resource, &arguments.input)?;
+    output::write(arguments.output.as_deref(), &bytes)
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use crate::failure::Failure;
-use crate::filter::Filter;
-use crate::shape::Shape;
+use crate::filter::{Filter, Shape};
 
 /// A profile to look at.
 #[derive(Args)]
@@ -47,7 +46,7 @@ impl Shown {
 /// Reads a file, or the standard input for `-`.
 pub fn read(path: &Path) -> Result<Profile, Failure> {
     let bytes = bytes(path, Profile::MAX_BYTES)?;
-    let bytes = bytes.ok_or_else(|| Failure::new(path, onstack::Error::TooLarge))?;
+    let bytes = bytes.ok_or_else(|| Failure::new(path, onstack_profile::Error::TooLarge))?;
     parse(bytes).map_err(|what| Failure::new(path, what))
 }
 
@@ -56,7 +55,7 @@ pub fn read_type(path: &Path, sample_type: Option<&str>) -> Result<Profile, Fail
     let mut profile = read(path)?;
     if let Some(name) = sample_type {
         profile.show(name).map_err(|error| match error {
-            onstack::Error::Input(why) => Failure::new(path, why),
+            onstack_profile::Error::Input(why) => Failure::new(path, why),
             other => Failure::new(path, other),
         })?;
     }
@@ -88,7 +87,7 @@ fn parse(bytes: Vec<u8>) -> Result<Profile, String> {
         // pprof begins with a message whose tag is a line end, so look for what only pprof has.
         Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => {
             return Profile::from_folded(&text).map_err(|error| match error {
-                onstack::Error::Input(why) => why,
+                onstack_profile::Error::Input(why) => why,
                 other => other.to_string(),
             });
         }
@@ -96,7 +95,7 @@ fn parse(bytes: Vec<u8>) -> Result<Profile, String> {
         Err(error) => error.into_bytes(),
     };
     Profile::read(&bytes[..]).map_err(|error| match error {
-        onstack::Error::TooLarge => error.to_string(),
+        onstack_profile::Error::TooLarge => error.to_string(),
         _ => format!("{error}; give a pprof profile (*.pb.gz) or folded stacks (`main;f 12`)"),
     })
 }

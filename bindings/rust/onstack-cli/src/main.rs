@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `onstack`: records profiles, and shows, compares and sends those of any profiler that writes pprof's format.
 
-mod bench;
 #[cfg(carries_preload)]
 mod carried;
 mod children;
 mod completions;
-mod convert;
 mod diff;
 mod diff_graph;
 mod failure;
@@ -23,7 +21,6 @@ mod program;
 mod push;
 mod record;
 mod report;
-mod shape;
 mod signals;
 mod status;
 mod terminal;
@@ -32,7 +29,6 @@ mod trust;
 mod unit;
 mod verdict;
 mod view;
-mod waits;
 
 use std::process::ExitCode;
 
@@ -52,12 +48,8 @@ enum Command {
     Record(record::Arguments),
     /// Show the functions that spent most, or the tree of calls
     Report(report::Arguments),
-    /// List what each function spent, as `report` does
-    Top(report::TopArguments),
     /// Say what changed from one profile to another, function by function
     Diff(diff::Arguments),
-    /// Run benchmarks of Go or Rust and keep profiles of each, for `diff --fail-above`
-    Bench(bench::Arguments),
     /// Say what a process's memory was made of, and which functions' memory grows
     Memory(memory::Arguments),
     /// Draw a flame graph (SVG)
@@ -65,7 +57,7 @@ enum Command {
     /// Write a profile as one HTML page: flame graph, table, losses, to search and to click through
     View(view::Arguments),
     /// Write a profile in another form: OpenTelemetry's, pprof's, folded stacks
-    Convert(convert::Arguments),
+    Convert(format::Arguments),
     /// Say how stacks were found, and what was lost and why
     Stat(report::StatArguments),
     /// Send profiles to Pyroscope, another server with its ingest endpoint, or an OpenTelemetry collector
@@ -79,13 +71,11 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Top(arguments) => report::top(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Diff(arguments) => diff::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Memory(arguments) => memory::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => flamegraph::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::View(arguments) => view::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Convert(arguments) => convert::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Convert(arguments) => format::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => report::stat(&arguments).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "push")]
         Command::Push(arguments) => push::run(&arguments),

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use onstack::plain::Plain;
-use onstack::{Profile, Top};
+use onstack_profile::Plain;
+use onstack_profile::{Profile, Top};
 
 use crate::failure::Failure;
 use crate::{input, output, unit};

@@ -2,15 +2,15 @@
 //! Where results go: to the standard output, through what is no file, or into files that are made safely.
 
 use std::borrow::Cow;
+use std::collections::hash_map::RandomState;
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Error, ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-use onstack::file;
 
 use crate::failure::Failure;
 
@@ -35,7 +35,7 @@ pub fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Failure> {
         // What a shell has opened for appending, or has written to, stays.
         Target::Descriptor => OpenOptions::new().append(true).open(path)?.write_all(bytes),
         Target::Special => open_special(path)?.write_all(bytes),
-        Target::File => file::replace(path, bytes),
+        Target::File => replace(path, bytes),
     });
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(cannot(path, error)),
@@ -57,8 +57,8 @@ impl Drop for Scratch {
 pub fn scratch(path: &Path) -> Result<Scratch, Failure> {
     let make = || {
         let beside = match target(path)? {
-            Target::File => file::name_beside(path),
-            _ => file::name_beside(&env::temp_dir().join("output")),
+            Target::File => name_beside(path),
+            _ => name_beside(&env::temp_dir().join("output")),
         };
         fs::DirBuilder::new().mode(0o700).create(&beside)?;
         beside.canonicalize().map(Scratch)
@@ -121,7 +121,7 @@ fn target(path: &Path) -> io::Result<Target> {
     if there.is_ok_and(|kind| !kind.is_file() && !kind.is_dir() && !kind.is_symlink()) {
         return Ok(Target::Special);
     }
-    file::check(path).map(|()| Target::File)
+    check(path).map(|()| Target::File)
 }
 
 fn write_standard(bytes: &[u8]) -> io::Result<()> {
@@ -152,4 +152,57 @@ fn is_planted(pipe: &fs::Metadata, directory: &fs::Metadata) -> bool {
 
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// As the preloaded library makes its own files (core/preload/new_file.h): puts a file with these bytes and mode 0600 in the place of what is there, or leaves that as it is.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    check(path)?;
+    let mut new = New::beside(path)?;
+    new.file.write_all(bytes)?;
+    // Some file systems (NFS, quotas) tell a write's failure only here; and a crash must not leave the name without bytes.
+    new.file.sync_all()?;
+    fs::rename(&new.path, path)
+}
+
+/// Refuses what is there and no regular file. A link planted after this look is replaced, not followed.
+fn check(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_symlink() => {
+            Err(Error::new(ErrorKind::AlreadyExists, "it is a symbolic link, which is not followed"))
+        }
+        Ok(there) if there.is_dir() => Err(Error::from_raw_os_error(libc::EISDIR)),
+        Ok(there) if !there.is_file() => Err(Error::new(ErrorKind::AlreadyExists, "it is not a regular file")),
+        _ => Ok(()),
+    }
+}
+
+/// A name in the same directory, so that a rename stays in one file system, that nobody can take beforehand: the
+/// hasher's keys are the kernel's random numbers.
+fn name_beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".onstack-{:016x}", RandomState::new().build_hasher().finish()))
+}
+
+/// Goes with this value, unless it has got another name.
+struct New {
+    path: PathBuf,
+    file: File,
+}
+
+impl New {
+    fn beside(path: &Path) -> io::Result<Self> {
+        let path = name_beside(path);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).custom_flags(libc::O_NOFOLLOW).mode(0o600);
+        let file = options.open(&path)?;
+        let new = Self { path, file };
+        // A umask takes bits away; some file systems have none to give.
+        let _ = new.file.set_permissions(Permissions::from_mode(0o600));
+        Ok(new)
+    }
+}
+
+impl Drop for New {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, mem, thread};
 
 use clap::Args;
-use onstack::{Profile, Summary, UnseenAllocator};
+use onstack_profile::{Profile, Summary, UnseenAllocator};
 
 use crate::failure::Failure;
 use crate::format::{Format, Resource};
@@ -64,8 +64,8 @@ pub struct Arguments {
     /// lines, or nothing
     #[arg(long, conflicts_with_all = ["quiet", "children"])]
     top: bool,
-    /// Keep the time of each sample, for `onstack view`'s heat map and for the formats firefox and chrome, which ask for it by
-    /// themselves. Some four bytes a sample
+    /// Keep the time of each sample, for `onstack view`'s heat map and for the format firefox, which asks for it by
+    /// itself. Some four bytes a sample
     #[arg(long, conflicts_with = "heap")]
     timeline: bool,
     /// Samples have labels trace_id and span_id: of the span that their thread is in, where an OpenTelemetry library of the
@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Err(Failure::of_arguments("--heap: a heap profile has no times of samples, which this format draws"));
     }
     if arguments.timeline && matches!(arguments.format, Format::Otlp | Format::Folded) {
-        return Err(Failure::of_arguments("--timeline: this format has no times: choose pprof, firefox or chrome"));
+        return Err(Failure::of_arguments("--timeline: this format has no times: choose pprof or firefox"));
     }
     let path = program::find(&arguments.program[0])?;
     program::check(&path)?;
@@ -359,7 +359,7 @@ fn timeless(summary: &Summary) -> Option<String> {
 }
 
 /// A comment of the profile: the CPU time of the program and of the children that it awaited, by the kernel's account.
-pub const USED: &str = "onstack.process cpu_ns=";
+const USED: &str = "onstack.process cpu_ns=";
 
 /// Of a program whose end the profiler did not see, the profile is the last one that was saved.
 fn tell_of_the_end(summary: &Summary, used: Duration) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of two profiles for people, in the words of the library's tables.
 
-pub use onstack::plain::amount;
+pub use onstack_profile::amount;
 
 /// A change, which says so where it is an increase.
 pub fn signed(value: i64, unit: &str) -> String {

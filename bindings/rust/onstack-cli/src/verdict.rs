@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use onstack::plain::Plain;
-use onstack::view::{Seen, View};
-use onstack::Profile;
+use onstack_profile::view::{Seen, View};
+use onstack_profile::Plain;
+use onstack_profile::Profile;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// What is taken for chance: one false alarm in 100 comparisons of the same program.
@@ -62,17 +62,7 @@ impl Ticks {
     }
 }
 
-/// What the values of a recording are made to stand for before recordings are compared.
-pub enum Scale {
-    Recorded,
-    /// Shares of each recording.
-    Shares,
-    /// So much in all, in any unit, which is known better than ticks tell it: one for each recording.
-    Totals(Vec<f64>),
-}
-
 /// One recording.
-#[derive(Clone)]
 struct Run {
     total: Sum,
     functions: BTreeMap<String, Sum>,
@@ -106,29 +96,18 @@ impl Run {
 }
 
 /// The recordings of one side.
-#[derive(Clone)]
 pub struct Side {
     runs: Vec<Run>,
 }
 
 impl Side {
-    pub fn new(profiles: &[Profile], cum: bool, scale: &Scale) -> Self {
-        Self { runs: profiles.iter().map(|profile| Run::new(profile, cum)).collect() }.scaled(scale)
-    }
-
-    /// Of values as they were recorded.
-    pub fn scaled(mut self, scale: &Scale) -> Self {
-        for (index, run) in self.runs.iter_mut().enumerate().filter(|(_, run)| run.total.value > 0.0) {
-            match scale {
-                Scale::Recorded => {}
-                Scale::Shares => run.scale(1.0 / run.total.value),
-                Scale::Totals(totals) => {
-                    run.scale(totals[index] / run.total.value);
-                    run.total.variance = 0.0;
-                }
-            }
+    /// `cum`: with what the functions called. `shares`: of each recording, in place of its values.
+    pub fn new(profiles: &[Profile], cum: bool, shares: bool) -> Self {
+        let mut runs: Vec<_> = profiles.iter().map(|profile| Run::new(profile, cum)).collect();
+        for run in runs.iter_mut().filter(|run| shares && run.total.value > 0.0) {
+            run.scale(1.0 / run.total.value);
         }
-        self
+        Self { runs }
     }
 
     /// The mean, and its variance: by the ticks, or by how the recordings differ, whichever is more.
@@ -161,20 +140,18 @@ pub struct Verdict {
     limit: f64,
     runs: (usize, usize),
     rows: Vec<Row>,
-    /// Before and after.
-    pub totals: (f64, f64),
 }
 
 impl Verdict {
-    /// `limit`: a share of the total from before. `whole`: whether that can have grown, as it cannot of shares. `comparisons`:
-    /// that are made in all. `None`: there is no total to speak of.
-    pub fn new(before: &Side, after: &Side, limit: f64, whole: bool, comparisons: usize) -> Option<Self> {
+    /// `limit`: a share of the total from before. `whole`: whether that can have grown, as it cannot of shares. `None`: there
+    /// is no total to speak of.
+    pub fn new(before: &Side, after: &Side, limit: f64, whole: bool) -> Option<Self> {
         let (old, new) = (before.mean(|run| run.total), after.mean(|run| run.total));
         if old.value <= 0.0 {
             return None;
         }
         let runs = (before.runs.len(), after.runs.len());
-        let certain = quantile(runs.0 + runs.1 - 2, comparisons);
+        let certain = quantile(runs.0 + runs.1 - 2);
         let row = |name: Option<&str>, old_sum: Sum, new_sum: Sum| Row {
             name: name.map(str::to_owned),
             before: old_sum.value / old.value,
@@ -189,7 +166,7 @@ impl Verdict {
         let whole = whole.then(|| row(None, old, new));
         let mut rows: Vec<_> = whole.into_iter().chain(each).filter(|row| row.before.max(row.after) > limit).collect();
         rows.sort_by(|a, b| b.change().total_cmp(&a.change()));
-        Some(Self { limit, runs, rows, totals: (old.value, new.value) })
+        Some(Self { limit, runs, rows })
     }
 
     fn is_grown(&self, row: &Row) -> bool {
@@ -198,12 +175,6 @@ impl Verdict {
 
     pub fn has_grown(&self) -> bool {
         self.rows.iter().any(|row| self.is_grown(row))
-    }
-
-    /// The change of the whole, and what it may be off by.
-    pub fn whole(&self) -> [String; 2] {
-        let whole = self.rows.iter().find(|row| row.name.is_none());
-        whole.map_or([String::new(), String::new()], |row| [signed(row.change()), format!("±{}", percent(row.error))])
     }
 
     pub fn text(&self, markdown: bool) -> String {
@@ -256,11 +227,11 @@ fn signed(share: f64) -> String {
     format!("{:+.2}%", 100.0 * share)
 }
 
-/// What a change is compared with, in standard errors: the false alarm of ALARM by chance, in so many comparisons of many
-/// functions. By Student's law, as few recordings tell their own spread badly; without any degrees of freedom the ticks' law is
+/// What a change is compared with, in standard errors: the false alarm of ALARM by chance, in comparisons of many functions. By
+/// Student's law, as few recordings tell their own spread badly; without any degrees of freedom the ticks' law is
 /// all that is known.
-fn quantile(degrees: usize, comparisons: usize) -> f64 {
-    let certain = 1.0 - ALARM / 2.0 / FUNCTIONS / comparisons.max(1) as f64;
+fn quantile(degrees: usize) -> f64 {
+    let certain = 1.0 - ALARM / 2.0 / FUNCTIONS;
     match StudentsT::new(0.0, 1.0, degrees as f64) {
         Ok(law) => law.inverse_cdf(certain),
         Err(_) => Normal::standard().inverse_cdf(certain),
@@ -309,11 +280,9 @@ mod tests {
 
     fn alarms(rounds: usize, count: usize, spread: f64, factor: f64, limit: f64) -> usize {
         let mut random = Random(7);
-        let mut side = |factor| Side::new(&recordings(&mut random, count, spread, factor), false, &Scale::Recorded);
+        let mut side = |factor| Side::new(&recordings(&mut random, count, spread, factor), false, false);
         (0..rounds)
-            .filter(|_| {
-                Verdict::new(&side(1.0), &side(factor), limit, true, 1).is_some_and(|verdict| verdict.has_grown())
-            })
+            .filter(|_| Verdict::new(&side(1.0), &side(factor), limit, true).is_some_and(|verdict| verdict.has_grown()))
             .count()
     }
 
@@ -339,7 +308,7 @@ mod tests {
     /// Blocks of 64 bytes and of 1 MiB, sampled once in 512 KiB: what a heap profile says of a program that allocates the same
     /// each time.
     fn heap(random: &mut Random) -> Profile {
-        use onstack::protos::{Function, Line, Location, Message, Profile as Pprof, Sample, ValueType};
+        use onstack_pprof_compat::protos::{Function, Line, Location, Message, Profile as Pprof, Sample, ValueType};
         let texts = ["", "alloc_objects", "count", "alloc_space", "bytes", "space", "f0", "f1"];
         let kind = |ty, unit| ValueType { ty, unit };
         let mut pprof = Pprof {
@@ -365,25 +334,24 @@ mod tests {
     #[test]
     fn sampled_allocations_stand_for_many_and_are_few() {
         let mut random = Random(11);
-        let mut side = || Side::new(&[heap(&mut random)], false, &Scale::Recorded);
-        let alarms = (0..200).filter(|_| Verdict::new(&side(), &side(), 0.01, true, 1).unwrap().has_grown()).count();
+        let mut side = || Side::new(&[heap(&mut random)], false, false);
+        let alarms = (0..200).filter(|_| Verdict::new(&side(), &side(), 0.01, true).unwrap().has_grown()).count();
         assert!(alarms <= 2, "{alarms} of 200");
     }
 
     #[test]
     fn few_recordings_prove_little() {
-        let of = [1, 2, 4, 8, 9, 18].map(|degrees| quantile(degrees, 1));
-        assert!(of.windows(2).all(|pair| pair[0] > pair[1]) && of[5] > quantile(0, 1), "{of:?}");
+        let of = [1, 2, 4, 8, 9, 18].map(quantile);
+        assert!(of.windows(2).all(|pair| pair[0] > pair[1]) && of[5] > quantile(0), "{of:?}");
         // Tables of both laws.
-        assert!((quantile(0, 1) - 3.5879).abs() < 0.001 && (quantile(2, 1) - 54.76).abs() < 0.01, "{of:?}");
-        assert!(quantile(8, 20) > quantile(8, 1));
+        assert!((quantile(0) - 3.5879).abs() < 0.001 && (quantile(2) - 54.76).abs() < 0.01, "{of:?}");
     }
 
     #[test]
     fn only_what_is_above_the_limit_fails() {
-        let side = |text: &str| Side::new(&[Profile::from_folded(text).unwrap()], false, &Scale::Recorded);
+        let side = |text: &str| Side::new(&[Profile::from_folded(text).unwrap()], false, false);
         let (before, after) = (side("main;f 10000\nmain;g 90000\n"), side("main;f 15000\nmain;g 90000\n"));
-        let verdict = |limit| Verdict::new(&before, &after, limit, true, 1).unwrap();
+        let verdict = |limit| Verdict::new(&before, &after, limit, true).unwrap();
         assert!(verdict(0.04).has_grown() && !verdict(0.06).has_grown());
         let text = verdict(0.04).text(false);
         assert!(text.starts_with("Verdict: FAILED: 2 grew by more than 4.00%") && text.contains("+5.00%"), "{text}");
@@ -393,6 +361,6 @@ mod tests {
             text.starts_with("**Verdict: ok**") && text.contains("|  | `f` | 10.00% | 15.00% | +5.00% | ±"),
             "{text}"
         );
-        assert!(Verdict::new(&side("main 0\n"), &after, 0.1, true, 1).is_none());
+        assert!(Verdict::new(&side("main 0\n"), &after, 0.1, true).is_none());
     }
 }

@@ -9,8 +9,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use onstack::plain::Plain;
-use onstack::Profile;
+use onstack_profile::Plain;
+use onstack_profile::Profile;
 
 use crate::failure::Failure;
 use crate::{diff, input, output};

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 struct Place(PathBuf);
 

@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::ptr;
 
 use flate2::write::GzEncoder;
-use onstack::protos::{Function, Line, Location, Mapping, Message, Profile, Sample, ValueType};
+use onstack_pprof_compat::protos::{Function, Line, Location, Mapping, Message, Profile, Sample, ValueType};
 
 fn onstack(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_onstack")).args(arguments).output().expect("the program runs")
@@ -67,13 +67,8 @@ fn what_a_terminal_would_obey_is_shown_and_not_done() {
     profile.string_table.push(format!("onstack.module lost=1 no_rule=1 path=/{evil}"));
     let path = file("evil.pb", &profile.encode_to_vec());
     let other = file("evil2.pb", &profile.encode_to_vec());
-    for arguments in [
-        &["top", &path][..],
-        &["report", &path],
-        &["report", "--tree", &path],
-        &["stat", &path],
-        &["diff", &path, &other],
-    ] {
+    for arguments in [&["report", &path][..], &["report", "--tree", &path], &["stat", &path], &["diff", &path, &other]]
+    {
         let output = onstack(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         let shown = text(&output.stdout);
@@ -91,7 +86,7 @@ fn errors_do_nothing_to_a_terminal_either() {
     let mut profile = Profile::decode(&profile()[..]).unwrap();
     profile.string_table[1] += "\u{1b}]0;title\u{7}\n";
     let path = file("evil-type.pb", &profile.encode_to_vec());
-    let refused = onstack(&["top", "--sample-type", "none", &path]);
+    let refused = onstack(&["report", "--sample-type", "none", &path]);
     let said = text(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains("samples\\u{1b}]0;title\\u{7}\\u{a}, cpu"), "{said:?}");
     assert!(!said.trim_end().contains(char::is_control), "{said:?}");
@@ -115,7 +110,7 @@ fn a_picture_is_of_the_chosen_value() {
 #[test]
 fn top_lists_functions_and_the_share_with_names() {
     for (name, bytes) in [("top.pb", profile()), ("top.pb.gz", gzip(&profile()))] {
-        let output = onstack(&["top", &file(name, &bytes)]);
+        let output = onstack(&["report", &file(name, &bytes)]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let table = text(&output.stdout);
         assert!(table.contains("Total: 100.00ms; 80.00% in named functions"), "{table}");
@@ -128,7 +123,7 @@ fn top_lists_functions_and_the_share_with_names() {
 
 #[test]
 fn top_shows_as_many_as_asked() {
-    let output = onstack(&["top", "-n", "1", &file("count.pb", &profile())]);
+    let output = onstack(&["report", "-n", "1", &file("count.pb", &profile())]);
     let table = text(&output.stdout);
     assert!(table.contains(" hot") && !table.contains(" cold") && table.contains("3 more not shown"), "{table}");
 }
@@ -143,13 +138,11 @@ fn a_file_without_names_is_told_once() {
     }
     let once = |profile: &Profile| {
         let path = file("stripped.pb", &profile.encode_to_vec());
-        for command in ["top", "report"] {
-            let shown = text(&onstack(&[command, &path]).stdout).to_owned();
-            let told = "No names in /lib/libx.so (20.00%), which seems to be stripped";
-            assert_eq!(shown.matches(told).count(), 1, "{shown}");
-            let fitted = on_a_terminal(&[command, &path]);
-            assert!(fitted.contains("find-dbgsym-packages /lib/libx.so names it"), "{fitted}");
-        }
+        let shown = text(&onstack(&["report", &path]).stdout).to_owned();
+        let told = "No names in /lib/libx.so (20.00%), which seems to be stripped";
+        assert_eq!(shown.matches(told).count(), 1, "{shown}");
+        let fitted = on_a_terminal(&["report", &path]);
+        assert!(fitted.contains("find-dbgsym-packages /lib/libx.so names it"), "{fitted}");
     };
     // As the core writes it, and as others do.
     profile.function[3].name = profile.string_table.len() as i64;
@@ -158,7 +151,7 @@ fn a_file_without_names_is_told_once() {
     profile.location[3].line.clear();
     once(&profile);
     profile.string_table[8] = "/memfd:code (deleted)".into();
-    let output = onstack(&["top", &file("generated.pb", &profile.encode_to_vec())]);
+    let output = onstack(&["report", &file("generated.pb", &profile.encode_to_vec())]);
     assert!(!text(&output.stdout).contains("No names in"), "{}", text(&output.stdout));
 }
 
@@ -187,7 +180,7 @@ fn long_names_are_cut_for_a_terminal_alone() {
     let name = format!("begin_{}_end", "x".repeat(200));
     profile.string_table[5] = name.clone();
     let path = file("wide.pb", &profile.encode_to_vec());
-    for command in [&["top"][..], &["report"], &["report", "--tree"]] {
+    for command in [&["report"][..], &["report", "--tree"]] {
         let shown = on_a_terminal(&[command, &[&path]].concat());
         assert!(shown.contains("begin_x") && shown.contains("x_end"), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
@@ -240,7 +233,7 @@ fn failures_name_the_file_and_leave_no_output() {
         ("flamegraph", file("cut.pb.gz", &gzip(&profile())[..40]), "gzip data is damaged"),
         ("flamegraph", file("binary", b"\x7fELF\x02\x01\x01\x00\xff"), "not a pprof profile"),
         ("stat", file("top.folded", b"main;f twelve\n"), "line 1"),
-        ("top", "/nowhere/profile.pb.gz".into(), "cannot read"),
+        ("report", "/nowhere/profile.pb.gz".into(), "cannot read"),
     ];
     for (command, path, why) in cases {
         let output = onstack(&[command, &path]);
@@ -260,15 +253,8 @@ fn a_small_profile_of_countless_frames_is_refused() {
     bomb.location[0].line = vec![Line { function_id: 1, ..Line::default() }; 200_000];
     let path = file("bomb.pb.gz", &gzip(&bomb.encode_to_vec()));
     assert!(fs::metadata(&path).unwrap().len() < 5000);
-    let commands: [&[&str]; 7] = [
-        &["top"],
-        &["report"],
-        &["report", "--tree"],
-        &["stat"],
-        &["view", "-o", "-"],
-        &["flamegraph"],
-        &["diff", &path],
-    ];
+    let commands: [&[&str]; 6] =
+        [&["report"], &["report", "--tree"], &["stat"], &["view", "-o", "-"], &["flamegraph"], &["diff", &path]];
     for command in commands {
         let output = onstack(&[command, &[&path]].concat());
         assert_eq!(output.status.code(), Some(1), "{command:?}: {}", text(&output.stderr));
@@ -289,7 +275,7 @@ fn a_profile_without_samples_is_no_picture() {
 
 #[test]
 fn folded_stacks_make_a_table_too() {
-    let output = onstack(&["top", &file("table.folded", b"main;hot 6\nmain;cold 2\n")]);
+    let output = onstack(&["report", &file("table.folded", b"main;hot 6\nmain;cold 2\n")]);
     let table = text(&output.stdout);
     assert!(table.contains("Total: 8") && table.contains(" hot\n"), "{table}");
 }

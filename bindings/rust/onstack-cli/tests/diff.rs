@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use onstack::protos::{Function, Line, Location, Message, Profile, Sample, ValueType};
+use onstack_pprof_compat::protos::{Function, Line, Location, Message, Profile, Sample, ValueType};
 
 fn diff(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_onstack")).arg("diff").args(arguments).output().expect("the program runs")

@@ -75,7 +75,7 @@ fn a_table_by_the_values_of_a_label() {
 #[test]
 fn filters_by_label_and_function() {
     let total = |arguments: &[&str]| {
-        let table = text(&[&["top"], arguments].concat(), "filters.pb");
+        let table = text(&[&["report"], arguments].concat(), "filters.pb");
         table.lines().nth(1).unwrap().split_once(';').unwrap().0.to_owned()
     };
     for (arguments, whole) in [
@@ -104,11 +104,11 @@ fn a_wrong_word_is_no_empty_table() {
             "no sample has a label requests; the labels there are: request, shard",
         ),
         (&["report", "--waits"], 1, "no sample has a label state"),
-        (&["top", "--filter", "tenant=a"], 1, "no sample has a label tenant"),
-        (&["top", "--filter", "request=nobody"], 1, "no sample is left by these filters"),
-        (&["top", "--focus", "nothing"], 1, "no sample is left"),
-        (&["top", "--focus", "("], 2, "--focus"),
-        (&["top", "--filter", "request"], 2, "KEY=VALUE is expected"),
+        (&["report", "--filter", "tenant=a"], 1, "no sample has a label tenant"),
+        (&["report", "--filter", "request=nobody"], 1, "no sample is left by these filters"),
+        (&["report", "--focus", "nothing"], 1, "no sample is left"),
+        (&["report", "--focus", "("], 2, "--focus"),
+        (&["report", "--filter", "request"], 2, "KEY=VALUE is expected"),
     ] {
         let output = onstack(arguments, "wrong.pb");
         let said = String::from_utf8_lossy(&output.stderr);

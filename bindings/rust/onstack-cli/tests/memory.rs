@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use onstack::protos::{Function, Line, Location, Message, Profile, Sample, ValueType};
+use onstack_pprof_compat::protos::{Function, Line, Location, Message, Profile, Sample, ValueType};
 
 fn memory(files: &[String]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_onstack")).arg("memory").args(files).output().expect("the program runs")

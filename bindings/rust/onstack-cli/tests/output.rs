@@ -174,7 +174,7 @@ fn a_pipe_of_somebody_else_in_a_shared_directory_gets_nothing() {
 fn a_record_to_what_is_no_file_makes_none() {
     let (place, profile) = (directory("record"), directory("record-profile").join("profile"));
     let mut bytes = Vec::new();
-    onstack::Profile::from_folded("main;hot 6\n").unwrap().write_pprof(&mut bytes).unwrap();
+    onstack_profile::Profile::from_folded("main;hot 6\n").unwrap().write_pprof(&mut bytes).unwrap();
     fs::write(&profile, bytes).unwrap();
     for (name, called) in [("-", "standard output"), ("/dev/stdout", "/dev/stdout"), ("/dev/null", "/dev/null")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
@@ -185,7 +185,7 @@ fn a_record_to_what_is_no_file_makes_none() {
         // Nobody else may look for, or put, anything where the preload writes.
         assert!(said(&output).lines().any(|line| line == "700"), "{name}: {}", said(&output));
         assert!(said(&output).contains(&format!("wrote {called}\n")), "{name}: {}", said(&output));
-        assert_eq!(onstack::Profile::read(&output.stdout[..]).is_ok(), name != "/dev/null", "{name}");
+        assert_eq!(onstack_profile::Profile::read(&output.stdout[..]).is_ok(), name != "/dev/null", "{name}");
         assert!(names(&place).is_empty(), "{name}: {:?}", names(&place));
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use onstack::protos::{Label, Message, Profile};
+use onstack_pprof_compat::protos::{Label, Message, Profile};
 
 /// An answer, or nothing at all: the connection is closed.
 type Answer = Option<&'static str>;
@@ -121,7 +121,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// Ten seconds and a half from 1,700,000,000 on.
 fn profile() -> Profile {
     let mut bytes = Vec::new();
-    onstack::Profile::from_folded("main;hot 6\n").unwrap().write_pprof(&mut bytes).unwrap();
+    onstack_profile::Profile::from_folded("main;hot 6\n").unwrap().write_pprof(&mut bytes).unwrap();
     let mut profile = Profile::decode(&unpacked(&bytes)[..]).unwrap();
     (profile.time_nanos, profile.duration_nanos) = (1_700_000_000_000_000_000, 10_500_000_000);
     profile
@@ -184,7 +184,7 @@ fn a_collector_gets_otlp() {
         ] {
             assert_eq!(request.header(name), Some(value));
         }
-        let mut expected = onstack::Profile::read(&bare.encode_to_vec()[..]).unwrap();
+        let mut expected = onstack_profile::Profile::read(&bare.encode_to_vec()[..]).unwrap();
         expected.end_at(fs::metadata(&path).unwrap().modified().unwrap());
         let mut resource = vec![("service.name", "app"), ("deployment.environment.name", "a, b")];
         resource.truncate(if request.at == requests[2].at { 1 } else { 2 });

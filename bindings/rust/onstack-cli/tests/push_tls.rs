@@ -90,7 +90,7 @@ fn only_a_server_that_is_trusted_gets_the_profile() {
     let (port, requests) = server(&place);
     let profile = place.join("profile.pb.gz");
     let mut bytes = Vec::new();
-    onstack::Profile::from_folded("main;hot 6\n").unwrap().write_pprof(&mut bytes).unwrap();
+    onstack_profile::Profile::from_folded("main;hot 6\n").unwrap().write_pprof(&mut bytes).unwrap();
     fs::write(&profile, bytes).unwrap();
 
     let url = format!("https://localhost:{port}");

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use onstack::Profile;
+use onstack_profile::Profile;
 use preloaded::{library, place};
 
 /// Spends half a second in `hot`, with the word `long` more than two, then ends as the words in its arguments say.
@@ -230,7 +230,7 @@ int main(void) {
     assert!(record.status.success() && said.contains("allocations"), "{said}");
     read(&profile);
     let lines = |sample_type: &str| {
-        let top = onstack().arg("top").arg(&profile).args(["--sample-type", sample_type]).output().unwrap();
+        let top = onstack().arg("report").arg(&profile).args(["--sample-type", sample_type]).output().unwrap();
         let both = [top.stdout, top.stderr].concat();
         String::from_utf8_lossy(&both).into_owned()
     };
@@ -335,7 +335,7 @@ int main(void) {
         &[&record[..], &["--", program]].concat(),
         &["report", profile],
         &["report", "--tree", profile],
-        &["top", profile],
+        &["report", profile],
         &["stat", profile],
         &["memory", profile],
         &["view", "-o", page, profile],

@@ -78,7 +78,7 @@ async fn queries() {
 
 #[test]
 fn answers() {
-    let profile = onstack::Profile::from_folded("f 1\n").unwrap();
+    let profile = onstack_profile::Profile::from_folded("f 1\n").unwrap();
     for (kind, protocol) in [("answer", PushProtocol::Ingest), ("otlp answer", PushProtocol::Otlp)] {
         for fields in lines(kind) {
             let (status, words) = (fields[0].clone(), fields[1].clone());

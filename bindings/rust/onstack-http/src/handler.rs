@@ -14,6 +14,7 @@ use http::header::{ALLOW, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, RET
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use onstack::ProfilerGuardBuilder;
+use onstack_profile::Profiled;
 use tokio::sync::oneshot;
 
 use crate::error::Error;

@@ -19,7 +19,8 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use onstack::{Profile, ProfilerGuard};
+use onstack::ProfilerGuard;
+use onstack_profile::{Profile, Profiled};
 
 use crate::error::Error;
 use books::Books;
@@ -75,7 +76,7 @@ impl Pusher {
         let books = run.books();
         let work = move || run.run(times, &received);
         let thread = thread::Builder::new().name("onstack-push".into()).spawn(work).map_err(Error::Os)?;
-        Ok(Self { events, books, thread: Some(thread), process: onstack::process::number() })
+        Ok(Self { events, books, thread: Some(thread), process: onstack::process_number() })
     }
 
     /// The numbers so far.
@@ -93,7 +94,7 @@ impl Pusher {
     fn end(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         // In the child of a fork the thread is not there; and a report may drop its own pusher.
-        if self.process != onstack::process::number() {
+        if self.process != onstack::process_number() {
             return;
         }
         let _ = self.events.send(Event::Stop); // one that a panic has ended hears nothing
@@ -116,7 +117,7 @@ impl fmt::Debug for Pusher {
     }
 }
 
-struct Guard(ProfilerGuard<'static>);
+struct Guard(ProfilerGuard);
 
 impl Source for Guard {
     fn take(&mut self) -> onstack::Result<Profile> {

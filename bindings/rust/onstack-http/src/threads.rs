@@ -18,8 +18,8 @@ const DURATION: Duration = Duration::from_secs(1);
 /// Of dumps and profiles at once: a process that hangs can be asked while profiles are taken, and has sessions left for itself.
 const MOST: usize = 6;
 
-/// Answers with the stacks of all threads and what each waits for: [`onstack::dump_profile`], or with `debug=1` the text of
-/// [`onstack::dump`]. Mount it at [`THREADS_PATH`], where profiles are not public. It counts as a profile: beyond six of
+/// Answers with the stacks of all threads and what each waits for: [`onstack_profile::dump_profile`], or with `debug=1` the text of
+/// [`onstack_profile::dump`]. Mount it at [`THREADS_PATH`], where profiles are not public. It counts as a profile: beyond six of
 /// both the answer is 429 with `Retry-After`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Threads;
@@ -56,7 +56,7 @@ async fn serve(is_text: bool) -> Result<Response<Body>, Refusal> {
         return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, text));
     };
     if is_text {
-        let bytes = make(seat, |_| Some(onstack::dump().map(String::into_bytes))).await?;
+        let bytes = make(seat, |_| Some(onstack_profile::dump().map(String::into_bytes))).await?;
         return Ok(respond(bytes, "text/plain; charset=utf-8", None));
     }
     let bytes = make(seat, |_| Some(profile())).await?;
@@ -65,6 +65,6 @@ async fn serve(is_text: bool) -> Result<Response<Body>, Refusal> {
 
 fn profile() -> onstack::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    onstack::dump_profile()?.write_pprof(&mut bytes)?;
+    onstack_profile::dump_profile()?.write_pprof(&mut bytes)?;
     Ok(bytes)
 }

@@ -12,12 +12,13 @@ use std::thread;
 use std::time::Duration;
 
 use common::{eventually, threads};
-use onstack::{Profile, ProfilerGuard};
+use onstack::ProfilerGuard;
 use onstack_http::{Error, Handler, HandlerOptions, PATHS, THREADS_PATH};
+use onstack_profile::Profile;
 use service::{alone, ask, get, read, serve, serve_axum, Burning};
 
 fn period(profile: &Profile) -> Duration {
-    Duration::from_nanos(profile.pprof().unwrap().period as u64)
+    Duration::from_nanos(profile.message().period as u64)
 }
 
 #[test]
@@ -106,8 +107,8 @@ fn the_wall_clock_shows_what_waits() {
     assert!(profile.top().total > 0, "nothing waits");
     assert_eq!(period(&profile), Duration::from_millis(50));
     assert_eq!(profile.top().unit, "nanoseconds");
-    let kinds = profile.pprof().unwrap();
-    let last = kinds.sample_type.last().unwrap().ty;
+    let kinds = profile.message();
+    let last = kinds.sample_type.last().unwrap().r#type;
     assert_eq!(kinds.string_table[last as usize], "wall");
 }
 

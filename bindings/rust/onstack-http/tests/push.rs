@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{eventually, threads, Ingest, Reply, PATIENCE};
-use onstack::{thread_label, Profile, ProfilerGuard};
+use onstack::{thread_label, ProfilerGuard};
 use onstack_http::{Error, Handler, PushEvent, PushOptions, PushOutcome, PushProtocol, Pusher};
+use onstack_profile::{Profile, Profiled};
 use service::{alone, get, serve, Burning};
 
 fn options(url: &str) -> PushOptions {
@@ -53,7 +54,7 @@ fn real_profiles_arrive() {
         assert_eq!(request.query["spyName"], "onstack");
         assert_eq!(request.headers["authorization"], "Basic bWU6aHVudGVyMg==");
         assert_eq!(request.headers["x-scope-orgid"], "me");
-        let message = request.profile.pprof().unwrap();
+        let message = request.profile.message();
         assert_eq!(message.period, 5_000_000);
         let text = |index: i64| message.string_table[index as usize].as_str();
         for sample in &message.sample {
@@ -166,8 +167,7 @@ fn a_burst_with_labels_is_counted() {
     assert_eq!(events.lock().unwrap().len() as u64, stats.retries);
     let taken = server.taken();
     assert_eq!(taken.len() as u64, stats.sent);
-    let labelled =
-        taken.iter().filter(|request| request.profile.pprof().unwrap().string_table.iter().any(|s| s == "request"));
+    let labelled = taken.iter().filter(|request| request.profile.message().string_table.iter().any(|s| s == "request"));
     assert!(labelled.count() > 0);
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The core's profile: a sink that adds up stacks, with an owner.
+//! The core's profile: a sink that adds up stacks, with an owner. And where every thread is now.
 
-use std::ffi::{c_int, CStr};
-use std::mem::size_of;
+use std::ffi::{c_int, c_void, CStr, CString};
+use std::mem::{forget, size_of};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::time::{Duration, SystemTime};
 
 use onstack_sys as sys;
 
-use crate::error::{check, Result};
+use crate::error::{check, written, Result};
+use crate::options::register_interpreters;
 use crate::options::switch;
-use crate::symbolize::Symbolizer;
-use crate::writer::written;
 
 /// What a profile keeps of samples besides their stacks; nothing: as the core does it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,39 +67,29 @@ impl Aggregate {
 
     /// Counts where each thread is now; the number of threads that no stack was found for.
     pub(crate) fn take_dump(&self) -> Result<c_int> {
+        register_interpreters()?;
         // SAFETY: the profile is live.
         check(unsafe { sys::onstack_dump_take(self.0.as_ptr()) })
     }
 
-    /// What has been counted, as an uncompressed pprof message.
-    pub(crate) fn write_pprof(&self, start: SystemTime, duration: Duration, form: Form) -> Result<Vec<u8>> {
-        self.write_pprof_with(start, duration, form, None)
-    }
-
-    /// The same with comments, a line each.
-    pub(crate) fn write_pprof_with(
+    /// What has been counted, as an uncompressed pprof message. Each line of `comments` becomes a comment.
+    pub(crate) fn write_pprof(
         &self,
         start: SystemTime,
         duration: Duration,
         form: Form,
-        comments: Option<&CStr>,
+        comments: &CStr,
     ) -> Result<Vec<u8>> {
-        let mut symbolizer = form.names.then(Symbolizer::new);
-        // SAFETY: all fields are integers and pointers that may be zero or null.
-        let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
-        options.size = size_of::<sys::onstack_write_options>() as u32;
+        let mut options = write_options();
         options.symbolize = switch(Some(form.names));
-        if let Some(symbolizer) = &mut symbolizer {
-            (options.symbolizer, options.symbolizer_data) = symbolizer.callback();
-        }
         options.start_time_unix_ns = nanoseconds(start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         options.duration_ns = nanoseconds(duration);
         options.heap_age_ns = u64::try_from(form.age.as_nanos()).unwrap_or(u64::MAX);
         options.kind = form.kind;
         options.period = form.period;
-        options.comments = comments.map_or(ptr::null(), CStr::as_ptr);
+        options.comments = comments.as_ptr();
         let profile = self.0.as_ptr();
-        // SAFETY: profile, symbolizer and comments live during the call, and each callback fits its data.
+        // SAFETY: profile and comments live during the call, and the writer fits its data.
         unsafe { written(|writer, data| sys::onstack_profile_write_pprof(profile, &options, writer, data)) }
     }
 }
@@ -110,9 +101,20 @@ impl Drop for Aggregate {
     }
 }
 
-/// One sample with this stack of look-up addresses, as an uncompressed pprof message with names.
-pub(crate) fn written_of(addresses: &[u64]) -> Result<Vec<u8>> {
-    let period = 1;
+fn write_options() -> sys::onstack_write_options {
+    // SAFETY: all fields are integers and pointers that may be zero or null.
+    let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
+    options.size = size_of::<sys::onstack_write_options>() as u32;
+    options
+}
+
+/// A profile of one sample with this stack, leaf first: places of this process with their names and mappings, in pprof's format,
+/// not compressed. The addresses are those of [`ProfilerGuard::pprof_without_names`](crate::ProfilerGuard::pprof_without_names):
+/// of a call they lie inside it.
+///
+/// # Errors
+/// Only where memory runs out.
+pub fn pprof_of_addresses(addresses: &[u64]) -> Result<Vec<u8>> {
     // Return addresses, as samples have them, lie behind the call.
     let frames: Vec<u64> = addresses.iter().enumerate().map(|(at, &address)| address + u64::from(at > 0)).collect();
     let aggregate = Aggregate::new(Kept::default())?;
@@ -127,96 +129,115 @@ pub(crate) fn written_of(addresses: &[u64]) -> Result<Vec<u8>> {
         // SAFETY: the sample and what it points to live during the call.
         check(unsafe { aggregate.count(&sample) })?;
     }
-    let form = Form { names: true, age: Duration::ZERO, kind: sys::ONSTACK_KIND_CPU, period };
-    aggregate.write_pprof(SystemTime::now(), Duration::ZERO, form)
+    let form = Form { names: true, age: Duration::ZERO, kind: sys::ONSTACK_KIND_CPU, period: 1 };
+    aggregate.write_pprof(SystemTime::now(), Duration::ZERO, form, c"")
 }
 
 fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Profile;
-    use std::ffi::CString;
+/// A function at an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// For people; empty: the name of the symbol.
+    pub name: String,
+    /// The symbol's.
+    pub system_name: String,
+    /// Its source file; empty where it is not known.
+    pub file: String,
+    /// The line; 0 where it is not known.
+    pub line: i64,
+}
 
-    /// A sample as the core's drain would give it.
-    fn give(profile: &Aggregate, thread: &str, weight: u32, truncation: u32, frames: &[u64]) {
-        let thread = CString::new(thread).unwrap();
-        // SAFETY: all fields are integers and pointers that may be zero or null.
-        let mut sample: sys::onstack_sample = unsafe { std::mem::zeroed() };
-        sample.size = size_of::<sys::onstack_sample>() as u32;
-        sample.kind = sys::ONSTACK_KIND_CPU;
-        sample.unit = sys::ONSTACK_UNIT_NANOSECONDS;
-        sample.weight = weight;
-        sample.time_ns = 1;
-        sample.period = 5_000_000;
-        sample.value = u64::from(weight) * sample.period;
-        sample.tid = 7;
-        sample.truncation = truncation;
-        sample.thread_name = thread.as_ptr();
-        sample.frames = frames.as_ptr();
-        sample.frame_count = frames.len() as u32;
-        // SAFETY: profile and sample live during the call.
-        assert_eq!(unsafe { profile.count(&sample) }, 0);
+/// Where every thread of the process is now, as text, for programs that hang: stacks, the thread's state, the system call that
+/// it waits in, what it waits on, and the thread that has the lock. Threads with the same stack stand together.
+///
+/// Nobody is stopped: who waits is looked at from outside, as by [`Clock::Wall`](crate::Clock::Wall), and who runs gets one
+/// tick. It takes 30 ms, 0.3 s at most, and what names take. A thread that no stack was found for has a line that says so.
+///
+/// `names` is asked for addresses: of each that it knows it gives the functions, the innermost inlined one first.
+/// `onstack_profile::dump` asks debug information. The others have the names of symbol tables.
+///
+/// ```
+/// # fn main() -> onstack::Result<()> {
+/// # if matches!(onstack::dump(|_| Vec::new()), Err(onstack::Error::Clock)) { return Ok(()) } // an emulator
+/// eprintln!("{}", onstack::dump(|_| Vec::new())?);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Those of a start with [`Clock::Wall`](crate::Clock::Wall): [`Error::Sessions`](crate::Error::Sessions) for one.
+pub fn dump(names: impl FnMut(&[u64]) -> Vec<Vec<Named>>) -> Result<String> {
+    register_interpreters()?;
+    let mut names: Names<'_> = Box::new(names);
+    let mut options = write_options();
+    options.symbolizer = Some(symbolize);
+    options.symbolizer_data = ptr::from_mut(&mut names).cast();
+    // SAFETY: options and names live during the call, and each callback fits its data.
+    let text = unsafe { written(|writer, data| sys::onstack_dump(&options, writer, data)) }?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+type Names<'a> = Box<dyn FnMut(&[u64]) -> Vec<Vec<Named>> + 'a>;
+
+unsafe extern "C" fn symbolize(
+    data: *mut c_void,
+    addresses: *const u64,
+    count: usize,
+    table: *mut sys::onstack_symbol_table,
+) -> c_int {
+    if count == 0 {
+        return 0;
     }
-
-    fn folded_by_core(profile: &Aggregate) -> String {
-        let mut symbolizer = Symbolizer::new();
-        // SAFETY: all fields are integers and pointers that may be zero or null.
-        let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
-        options.size = size_of::<sys::onstack_write_options>() as u32;
-        (options.symbolizer, options.symbolizer_data) = symbolizer.callback();
-        let profile = profile.0.as_ptr();
-        // SAFETY: all of them live during the call.
-        let bytes =
-            unsafe { written(|writer, data| sys::onstack_profile_write_folded(profile, &options, writer, data)) };
-        String::from_utf8(bytes.unwrap()).unwrap()
-    }
-
-    /// Its method's full name has a semicolon.
-    trait Length {
-        fn length(&self) -> usize;
-    }
-
-    impl Length for [u8; 4] {
-        #[inline(never)]
-        fn length(&self) -> usize {
-            self.iter().map(|byte| usize::from(*std::hint::black_box(byte))).sum()
+    // SAFETY: the data is the one of `dump`; the core says how many addresses there are.
+    let (names, addresses) = unsafe { (&mut *data.cast::<Names<'_>>(), slice::from_raw_parts(addresses, count)) };
+    // A panic must not go through the core; there are names of symbol tables.
+    let found = catch_unwind(AssertUnwindSafe(|| names(addresses))).unwrap_or_else(|payload| {
+        forget(payload); // its drop might panic in turn
+        Vec::new()
+    });
+    for (index, line) in
+        found.iter().take(count).enumerate().flat_map(|(index, lines)| lines.iter().map(move |line| (index, line)))
+    {
+        // SAFETY: the table is the one of this call.
+        let result = unsafe { add(table, index, line) };
+        if result < 0 {
+            return result;
         }
     }
+    0
+}
 
-    #[test]
-    fn the_core_and_this_crate_fold_alike() {
-        let profile = Aggregate::new(Kept::default()).unwrap();
-        let one = <[u8; 4] as Length>::length as fn(&_) -> _ as usize as u64;
-        let two = nanoseconds as fn(_) -> _ as usize as u64;
-        // Inside their code, as return addresses are.
-        let (one, two) = (one + 4, two + 4);
-        give(&profile, "main", 1, sys::ONSTACK_TRUNCATED_NOT, &[one, two]);
-        give(&profile, "main", 3, sys::ONSTACK_TRUNCATED_NOT, &[one, two]);
-        give(&profile, "main", 2, sys::ONSTACK_TRUNCATED_DEPTH, &[two, one, two]);
-        give(&profile, "main (2)", 1, sys::ONSTACK_TRUNCATED_NOT, &[two]);
-        give(&profile, "a;b", 1, sys::ONSTACK_TRUNCATED_NOT, &[0x1000, two]);
-        give(&profile, "", 9, sys::ONSTACK_TRUNCATED_UNREADABLE, &[two]);
+/// # Safety
+/// `table` is the table of the symbolizer call that is running.
+unsafe fn add(table: *mut sys::onstack_symbol_table, index: usize, line: &Named) -> c_int {
+    let text = |text: &str| Some(CString::new(text).ok()?).filter(|text| !text.is_empty());
+    let (name, system_name, file) = (text(&line.name), text(&line.system_name), text(&line.file));
+    let pointer = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |text| text.as_ptr());
+    let raw = sys::onstack_symbol_line {
+        size: size_of::<sys::onstack_symbol_line>() as u32,
+        reserved: 0,
+        name: pointer(&name),
+        system_name: pointer(&system_name),
+        file: pointer(&file),
+        line: line.line,
+        start_line: 0,
+    };
+    // SAFETY: the strings live during the call; the table is the caller's promise.
+    unsafe { sys::onstack_symbol_add(table, index, &raw) }
+}
 
-        let by_core = folded_by_core(&profile);
-        let (kind, period) = (sys::ONSTACK_KIND_CPU, 5_000_000);
-        let form = Form { names: true, age: Duration::ZERO, kind, period };
-        let pprof = profile.write_pprof(SystemTime::now(), Duration::from_secs(1), form).unwrap();
-        let mut folded = Vec::new();
-        Profile::read(&pprof[..]).unwrap().folded(&mut folded).unwrap();
-        assert_eq!(String::from_utf8(folded).unwrap(), by_core);
-        assert_eq!(by_core.lines().count(), 5, "{by_core}");
-        for part in [
-            "main;",
-            "[u8: 4] as onstack::aggregate::tests::Length>::length",
-            "[unnamed thread];[truncated",
-            "a:b;",
-            ";0x1000 1\n",
-        ] {
-            assert!(by_core.contains(part), "{part} is not in\n{by_core}");
-        }
-    }
+/// The same as a profile in pprof's format, not compressed: one sample a thread, with the labels `state`, `wait`, `on` and
+/// `holder`. A comment `onstack.dump without_stack=N` says how many threads are missing in it.
+///
+/// # Errors
+/// As [`dump`].
+pub fn dump_pprof() -> Result<Vec<u8>> {
+    let threads = Aggregate::new(Kept::default())?;
+    let missing = threads.take_dump()?;
+    let comments = CString::new(format!("onstack.dump without_stack={missing}")).unwrap_or_default();
+    let form = Form { names: true, age: Duration::ZERO, kind: sys::ONSTACK_KIND_DUMP, period: 0 };
+    threads.write_pprof(SystemTime::now(), Duration::ZERO, form, &comments)
 }

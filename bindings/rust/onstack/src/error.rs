@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The core's result codes as an enum, under the same words.
+//! What the core answers: its result codes as an enum, under the same words, and bytes that it writes.
 
 use std::borrow::Cow;
-use std::ffi::{c_int, CStr};
-use std::{error, fmt, io};
+use std::ffi::{c_int, c_void, CStr};
+use std::{error, fmt, io, slice};
 
 use onstack_sys as sys;
 
@@ -36,8 +36,8 @@ pub enum Error {
     Context,
     /// Nothing here can tick: timers are refused, and signals of a thread of ours do not arrive either.
     Clock,
-    /// The profile holds several kinds of samples, or those of memory, and a report or folded stacks have one number:
-    /// [`ProfilerGuard::profile`](crate::ProfilerGuard::profile) has them all.
+    /// The profile holds several kinds of samples, or those of memory, and a report or folded stacks have one number: pprof's
+    /// format has them all.
     Kinds,
     /// A system call failed.
     Os(io::Error),
@@ -45,7 +45,7 @@ pub enum Error {
     Empty,
     /// The bytes are not a pprof profile; the text says why.
     Input(String),
-    /// The profile has more bytes than [`Profile::MAX_BYTES`](crate::Profile::MAX_BYTES), as it is or unpacked.
+    /// The profile has more than 512 MiB, as it is or unpacked.
     TooLarge,
     /// A code that this version of the crate does not know.
     Unknown(i32),
@@ -83,6 +83,29 @@ pub(crate) fn check(code: c_int) -> Result<c_int> {
     }
 }
 
+/// The bytes that `call` writes.
+///
+/// # Safety
+/// `call` gives both of its arguments to one function of the core and keeps neither.
+pub(crate) unsafe fn written(call: impl FnOnce(sys::onstack_writer, *mut c_void) -> c_int) -> Result<Vec<u8>> {
+    let mut bytes: Vec<u8> = Vec::new();
+    check(call(Some(append), (&mut bytes as *mut Vec<u8>).cast()))?;
+    Ok(bytes)
+}
+
+unsafe extern "C" fn append(data: *mut c_void, bytes: *const c_void, length: usize) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    // SAFETY: the vector of `written`, and as many bytes as the core says.
+    let (vector, bytes) = unsafe { (&mut *data.cast::<Vec<u8>>(), slice::from_raw_parts(bytes.cast::<u8>(), length)) };
+    if vector.try_reserve(length).is_err() {
+        return 1;
+    }
+    vector.extend_from_slice(bytes);
+    0
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -107,13 +130,7 @@ impl fmt::Display for Error {
             Error::Os(error) => return write!(f, "a system call failed: {error}"),
             Error::Empty => "the profile holds no samples: profile for longer, or while the program uses CPU",
             Error::Input(why) => return write!(f, "not a pprof profile: {why}"),
-            Error::TooLarge => {
-                let mebibytes = crate::message::MAX_BYTES >> 20;
-                return write!(
-                    f,
-                    "larger than {mebibytes} MiB, as it is or unpacked: take the profile over a shorter time"
-                );
-            }
+            Error::TooLarge => "larger than 512 MiB, as it is or unpacked: take the profile over a shorter time",
             Error::Unknown(code) => return write!(f, "error {code} of the profiler's core, which is newer than this crate"),
         })
     }

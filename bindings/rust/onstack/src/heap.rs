@@ -20,9 +20,8 @@ use onstack_sys as sys;
 /// # fn main() -> onstack::Result<()> {
 /// let guard = ProfilerGuardBuilder::default().clock(Clock::Heap).build()?;
 /// let kept = vec![0u8; 10 << 20];
-/// let mut profile = guard.profile()?; // bytes in use now, by stack
-/// print!("{}", profile.top());
-/// profile.show("alloc_objects")?; // or inuse_space, inuse_objects, alloc_space
+/// let profile = guard.pprof()?; // bytes in use now, by stack; also inuse_objects, alloc_space and alloc_objects
+/// # assert!(!profile.is_empty());
 /// # drop(kept);
 /// # Ok(())
 /// # }

@@ -11,9 +11,6 @@ use onstack_sys as sys;
 
 use crate::error::{check, Error, Result};
 
-/// Of [`Clock::Wall`], unless set (core/sampler/source/wall.c).
-const WALL_FREQUENCY: c_int = 20;
-
 /// Who ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,7 +26,7 @@ pub enum Clock {
     /// able to bear.
     WallSignal,
     /// None: memory, where it is allocated, and which of it is in use, as [`heap::Allocator`](crate::heap::Allocator) tells it.
-    /// [`Options::frequency`] must not be set, and no signal is caught. [`ProfilerGuard::profile`](crate::ProfilerGuard::profile)
+    /// [`Options::frequency`] must not be set, and no signal is caught. [`ProfilerGuard::pprof`](crate::ProfilerGuard::pprof)
     /// has `inuse_space`, `inuse_objects`, `alloc_space` and `alloc_objects`.
     Heap,
 }
@@ -219,13 +216,6 @@ impl Options {
         self.clock
     }
 
-    pub(crate) fn frequency_or_default(&self) -> c_int {
-        self.frequency.unwrap_or(match self.clock {
-            Clock::Wall => WALL_FREQUENCY,
-            _ => sys::ONSTACK_DEFAULT_FREQUENCY as c_int,
-        })
-    }
-
     /// The core's structure, and the string that it points to. A zero there means "default", so that an explicit zero
     /// is refused here.
     pub(crate) fn to_sys(&self, sink: sys::onstack_sink, sink_data: *mut c_void) -> Result<SysOptions> {
@@ -239,8 +229,7 @@ impl Options {
             Some(Ok(hertz)) if hertz != 0 => hertz,
             Some(_) => return Err(Error::Frequency),
         };
-        raw.max_depth =
-            explicit(self.max_depth.or(Some(crate::MAX_DEPTH as u32)), "max_depth: give 1 to 1,024 frames")?;
+        raw.max_depth = explicit(self.max_depth.or(Some(crate::MAX_DEPTH)), "max_depth: give 1 to 1,024 frames")?;
         raw.buffer_bytes = explicit(self.buffer_bytes, "buffer_bytes: give 64 KiB to 256 MiB")?;
         raw.heap_interval = explicit(self.heap_interval, "heap_interval: give 1 byte or more")?;
         raw.heap_objects = explicit(self.heap_objects, "heap_objects: give 1 to 1,048,576")?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which process this is. Its id alone does not tell: in a PID namespace of its own the child of a process 1 is process 1
-//! again. For the crates of this project, and no part of this crate's interface.
+//! again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A session's counters.
+//! A session's counters, and what they say of each program and library.
 
-use std::ffi::{c_char, CStr};
+use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::mem::size_of;
 use std::ptr;
 use std::time::Duration;
 
 use onstack_sys as sys;
 
-use crate::error::{check, Result};
+use crate::error::{check, written, Result};
 use crate::sample::{Period, Truncation};
-use crate::writer::written;
-
-/// What a comment with counters begins with; `key=value` follow, with spaces between.
-pub(crate) const COUNTERS: &str = "onstack.stats";
 
 /// Counters of a session since its start. In ticks,
 /// `ticks == recorded + unattributed + dropped_ring_full + dropped_no_stack + dropped_unwinder + dropped_stopping`,
@@ -193,10 +189,130 @@ fn lines_of(bytes: &[u8]) -> Vec<String> {
 
 /// # Safety
 /// `pointer` is null or a NUL-terminated string that lives during the call.
-pub(crate) unsafe fn text(pointer: *const c_char) -> String {
+unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
     // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}
+
+/// The reasons by the keys that comments have for them.
+const REASONS: [(Truncation, &str); 10] = [
+    (Truncation::Misaligned, "misaligned"),
+    (Truncation::NotRising, "not_rising"),
+    (Truncation::NoRule, "no_rule"),
+    (Truncation::Unreadable, "unreadable"),
+    (Truncation::BadReturn, "bad_return"),
+    (Truncation::Pending, "pending"),
+    (Truncation::StackSwitch, "stack_switch"),
+    (Truncation::Depth, "depth"),
+    (Truncation::ByDesign, "by_design"),
+    (Truncation::Unwinder, "unwinder"),
+];
+
+/// What a key of comments or the reason in a frame `[truncated: reason]` means and what helps, by the core. Options have
+/// the same names there as here.
+pub fn advice(key: &str) -> Option<&'static str> {
+    let key = CString::new(key).ok()?;
+    // SAFETY: takes any C string, which lives during the call.
+    let text = unsafe { sys::onstack_advice(key.as_ptr()) };
+    // SAFETY: null is left out, and what the core returns is a constant of ASCII.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().ok())?
+}
+
+/// How frames in one program or library led to their callers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModuleStats {
+    /// As the loader names it; empty for code in no file (generated at run time).
+    pub path: String,
+    /// Frames left by unwind tables.
+    pub rules: u64,
+    /// Frames left by Go's own tables.
+    pub go: u64,
+    /// Frames left by the chain of frame pointers.
+    pub frame_pointer: u64,
+    /// Frames left by the user's unwinder.
+    pub unwinder: u64,
+    /// Stacks whose root lies here.
+    pub ended: u64,
+    /// Stacks that were cut behind a frame that lies here.
+    pub lost: u64,
+    lost_by: [u64; 16],
+}
+
+impl ModuleStats {
+    /// Stacks that were cut here for that reason.
+    pub fn lost_by(&self, reason: Truncation) -> u64 {
+        self.lost_by.get(reason.code() as usize).copied().unwrap_or(0)
+    }
+
+    /// What would keep most of the stacks that were lost; nothing where none was.
+    pub fn advice(&self) -> Option<&'static str> {
+        let lost = REASONS.iter().filter_map(|(reason, key)| Some((self.lost_by(*reason), advice(key)?)));
+        lost.filter(|(lost, _)| *lost > 0).max_by_key(|(lost, _)| *lost).map(|(_, advice)| advice)
+    }
+
+    /// Asks the core.
+    ///
+    /// # Safety
+    /// `session` is a live handle.
+    pub(crate) unsafe fn read(session: *mut sys::onstack_session) -> Result<Vec<Self>> {
+        let mut modules: Vec<Self> = Vec::new();
+        let data = (&mut modules as *mut Vec<Self>).cast::<c_void>();
+        // SAFETY: the caller's promise; the vector lives during the call.
+        check(unsafe { sys::onstack_session_modules(session, Some(visit), data) })?;
+        Ok(modules)
+    }
+}
+
+/// Copies what the core says of one module.
+unsafe extern "C" fn visit(data: *mut c_void, module: *const sys::onstack_module_stats) -> c_int {
+    // SAFETY: the vector of `read`, and a structure that lives during this call with a path that lives for ever.
+    let (modules, raw) = unsafe { (&mut *data.cast::<Vec<ModuleStats>>(), &*module) };
+    // SAFETY: as above.
+    let path = unsafe { text(raw.path) };
+    modules.push(ModuleStats {
+        path,
+        rules: raw.rules,
+        go: raw.go,
+        frame_pointer: raw.frame_pointer,
+        unwinder: raw.unwinder,
+        ended: raw.ended,
+        lost: raw.lost,
+        lost_by: raw.lost_by,
+    });
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(lost: &[(Truncation, u64)]) -> ModuleStats {
+        let mut module = ModuleStats::default();
+        for &(reason, count) in lost {
+            module.lost += count;
+            module.lost_by[reason.code() as usize] = count;
+        }
+        module
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)] // it asks the core
+    fn the_core_has_an_advice_for_each_reason() {
+        for (reason, key) in REASONS {
+            assert_eq!(advice(key).is_some(), reason != Truncation::ByDesign, "{key}");
+        }
+        assert_eq!(advice("a\0b"), None);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)] // it asks the core
+    fn advice_is_that_of_the_commonest_reason() {
+        let module = module(&[(Truncation::NoRule, 2), (Truncation::NotRising, 5)]);
+        assert_eq!(module.advice(), advice("not_rising"));
+        assert_eq!(ModuleStats::default().advice(), None);
+    }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use crate::terminal;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use flate2::read::MultiGzDecoder;
-use onstack::Profile;
 use onstack_http::push::target::{Parcel, Target};
+use onstack_profile::Profile;
 
 use crate::failure::Failure;
 use crate::input::{bytes, first};

@@ -10,8 +10,8 @@ use fxprof_processed_profile::{
     MarkerFieldFormat, MarkerTiming, Profile, ReferenceTimestamp, SamplingInterval, StackHandle, StaticSchemaMarker,
     StaticSchemaMarkerField, StringHandle, ThreadHandle, Timestamp,
 };
-use onstack::plain::Plain;
-use onstack::view::Language;
+use onstack_profile::view::Language;
+use onstack_profile::Plain;
 
 use super::marks::{self, What};
 use super::{Point, Timeline};

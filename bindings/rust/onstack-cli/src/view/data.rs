@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use onstack::view::{Function, Seen, View};
-use onstack::Profile;
+use onstack_profile::view::{Function, Seen, View};
+use onstack_profile::Profile;
 
 use super::encode::Bytes;
 use super::times::Times;

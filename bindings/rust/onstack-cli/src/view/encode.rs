@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use onstack::plain::Plain;
+use onstack_profile::Plain;
 
 #[derive(Default)]
 pub struct Bytes {

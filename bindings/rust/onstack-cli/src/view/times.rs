@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use onstack::times::{self, Moment};
+use onstack_profile::message::{self, Moment};
 
 use super::encode::Bytes;
 
@@ -30,7 +30,7 @@ pub struct Times(HashMap<(u32, u32), Vec<Span>>);
 
 impl Times {
     /// `tick`: how many nanoseconds one is of; asked where it is needed.
-    pub fn add(&mut self, row: (u32, u32), times: &times::Times, tick: impl FnOnce() -> Option<i64>) {
+    pub fn add(&mut self, row: (u32, u32), times: &message::Times, tick: impl FnOnce() -> Option<i64>) {
         if !times.is_empty() {
             let tick = tick().unwrap_or(0) / 1000;
             self.0.entry(row).or_default().extend(times.iter().map(|moment| span(moment, tick)));

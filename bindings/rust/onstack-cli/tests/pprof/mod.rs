@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 /// Nothing where there is no Go, or no repository around this package, and that is said.
 fn checker() -> Option<&'static Path> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OTLP over HTTP, with the profiles signal (experimental) as [`onstack::Profile::write_otlp`] has it.
+//! OTLP over HTTP, with the profiles signal (experimental) as [`onstack_profile::Profile::write_otlp`] has it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use super::target::{self, Parcel, Target};
 

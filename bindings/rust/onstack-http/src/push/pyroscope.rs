@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use super::target::{self, Parcel, Target};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use super::backoff::Backoff;
 use super::books::{self, Books, Fate};

@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use onstack::Profile;
+use onstack_profile::Profile;
 use ureq::http::Uri;
 
 /// A kind of server.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use onstack::Profile;
+use onstack_profile::Profile;
 
 use super::run::{Run, Source, Times};
 use super::{PushEvent, PushOptions, PushOutcome, PushProtocol, PushStats, Pusher};

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
-use onstack::Profile;
+use onstack_profile::Profile;
 
 /// For what happens at some time on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -235,7 +235,7 @@ fn read(line: &str, headers: HashMap<String, String>, body: &[u8]) -> Result<Req
     }
     pprof::check(body).unwrap_or(Ok(()))?;
     let profile = Profile::read(body).map_err(|error| error.to_string())?;
-    let message = profile.pprof().map_err(|error| error.to_string())?;
+    let message = profile.message();
     for label in message.sample.iter().flat_map(|sample| &sample.label) {
         let key = &message.string_table[label.key as usize];
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use hyper_util::rt::TokioIo;
-use onstack::Profile;
 use onstack_http::Handler;
+use onstack_profile::Profile;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 

@@ -1,1 +1,0 @@
-../../onstack-cli/src/timeline.rs
