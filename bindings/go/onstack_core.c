@@ -5765,37 +5765,6 @@ static ONSTACK_HANDLER bool reader_none_read(onstack_memory *memory, uint64_t ad
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", reader_none_test, reader_none_read};
 
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
-
-ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
-  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
-}
-
-ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
-  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
-  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
-    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
-    if (request == address) return false;
-    if (request == 0) {
-      onstack_store_relaxed(&bounds->requests[i], address);
-      return true;
-    }
-  }
-  return false;
-}
-
-void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
-  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
-    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
-    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
-  }
-  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
-  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
-}
-
 /* ---- core/sampler/unwind/rules_handler.c ---- */
 
 /* ---- core/sampler/unwind/pc_cache.h ---- */
@@ -5942,6 +5911,39 @@ ONSTACK_HANDLER onstack_modules_status onstack_modules_find(uint64_t address, on
 ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last) {
   if (onstack_modules_find(address, last) != ONSTACK_MODULE_HERE) return NULL;
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
+}
+
+/* ---- core/sampler/unwind/stack_bounds_handler.c ---- */
+
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
+
+ONSTACK_HANDLER bool onstack_stack_bounds_are_unknown(const onstack_stack_bounds *bounds, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&bounds->unknown.low);
+  return address - low < onstack_load_relaxed(&bounds->unknown.high) - low;
+}
+
+ONSTACK_HANDLER bool onstack_stack_bounds_request(onstack_stack_bounds *bounds, uint64_t address) {
+  if (onstack_stack_bounds_are_unknown(bounds, address)) return false;
+  onstack_store_relaxed(&bounds->thread_pointer, onstack_thread_pointer());
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) {
+    uint64_t request = onstack_load_relaxed(&bounds->requests[i]);
+    if (request == address) return false;
+    if (request == 0) {
+      onstack_store_relaxed(&bounds->requests[i], address);
+      return true;
+    }
+  }
+  return false;
+}
+
+void onstack_stack_bounds_clear(onstack_stack_bounds *bounds) {
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(bounds->requests); i++) onstack_store_relaxed(&bounds->requests[i], (uint64_t)0);
+  for (uint32_t i = 0; i < ONSTACK_STACK_RANGES; i++) {
+    onstack_store_relaxed(&bounds->ranges[i].low, (uint64_t)0);
+    onstack_store_relaxed(&bounds->ranges[i].high, (uint64_t)0);
+  }
+  onstack_store_relaxed(&bounds->unknown.low, (uint64_t)0);
+  onstack_store_relaxed(&bounds->unknown.high, (uint64_t)0);
 }
 
 /* ---- core/sampler/unwind/unwinder_handler.c ---- */
