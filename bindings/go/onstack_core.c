@@ -1057,7 +1057,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
 /*
  * The labels that the application has given to threads, by thread id.
  *
- * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
+ * Only a thread itself changes its entry (core/sampler/api/labels.c), and only its own handler reads it: a set comes
  * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
  * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
  * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
@@ -9874,11 +9874,62 @@ uint32_t *onstack_wiped_word(void) {
   return NULL;
 }
 
-/* ---- core/sampler/api/choose.c ---- */
-/* Where the variants of a seam are chosen, once, at start. */
-/* ---- core/sampler/api/choose.h ---- */
-#ifndef ONSTACK_SAMPLER_API_CHOOSE_H
-#define ONSTACK_SAMPLER_API_CHOOSE_H
+/* ---- core/sampler/api/consumer.c ---- */
+/* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
+/* ---- core/sampler/api/session.h ---- */
+/* What the public calls share: a session, its start, its slots, its interpreters, and forks. */
+#ifndef ONSTACK_SAMPLER_API_SESSION_H
+#define ONSTACK_SAMPLER_API_SESSION_H
+
+/* ---- core/sampler/drain/deliver.h ---- */
+/* Ring -> sink. One consumer at a time (the caller's lock). Must not know who calls: drain thread, poll or stop. */
+#ifndef ONSTACK_SAMPLER_DRAIN_DELIVER_H
+#define ONSTACK_SAMPLER_DRAIN_DELIVER_H
+
+/* ---- walking a kept stack (sampler/ring/kept.h) when its rules are there: a slot's consumer, or the preload's keeper ---- */
+
+/* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
+typedef struct onstack_derive {
+  bool (*describe)(uint64_t address); /* one address, if it can be had alone */
+  bool (*derive)(uint64_t address);   /* all of the module that holds it */
+} onstack_derive;
+
+/* Puts what is found into *stack, where that is more; its frames are in *kept then. */
+ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
+                                    onstack_walked *stack);
+
+/* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
+   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
+ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
+
+/* ---- delivering ---- */
+
+/* Of the samples of one kind. */
+typedef struct onstack_deliver_counters {
+  onstack_sum recorded;
+  uint64_t samples;
+  uint64_t delivered;
+  uint64_t refused;
+  uint64_t truncated_by[ONSTACK_TRUNCATION_COUNT];
+} onstack_deliver_counters;
+
+typedef struct onstack_delivery {
+  onstack_sink sink; /* NULL: throws samples away */
+  void *data;
+  uint32_t max;                 /* samples; 0: all that wait */
+  uint64_t end;                 /* none from this position of the ring on: the caller has looked at the loaded objects after
+                            those before it were taken */
+  const onstack_derive *derive; /* for stacks that were kept */
+  uint64_t *frames;             /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
+  onstack_interleave_counters *interleaved;
+} onstack_delivery;
+
+/* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
+   Returns their number. */
+ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *by_kind,
+                                          onstack_module_statistics *statistics);
+
+#endif
 
 /* ---- core/sampler/session/settings.h ---- */
 /* What the options of a session come to (sampler/api/options.h): no zeros that mean something, no names. */
@@ -9909,6 +9960,316 @@ typedef struct onstack_settings {
   void *sink_data;
   void *(*fork_sink_data)(void *sink_data);
 } onstack_settings;
+
+#endif
+
+#include <errno.h>
+#include <pthread.h>
+
+/*
+ * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
+ * the drain thread derives them while the program runs, and finds what stacks of the first moments need
+ * (sampler/drain/deliver.h).
+ */
+ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
+
+/* How a session's ticks are walked, for ticks that are not its own. */
+typedef struct onstack_session_walk {
+  const onstack_unwinder_ops *unwinder;
+  const onstack_reader *reader;
+  bool copy_works;
+  uint32_t stack_bytes; /* of the signal stack that such a tick needs */
+  const uint32_t *room; /* that its samples have; more than `least` */
+  uint32_t least;       /* where an interpreter has been met, whose frames such a tick would lack */
+  uint32_t weight_max;  /* of one tick */
+  uint64_t period_ns;
+} onstack_session_walk;
+
+/* The same in the child of a fork, where the session is not. Any thread. */
+ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
+
+/* The same where a session is yet to begin, for ticks whose stacks are kept and walked later: no unwinder. An error where they
+   could not be, or the source is not CPU time. Start only. */
+ONSTACK_INTERNAL int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk);
+
+/* Walks such a tick's stack further where it was kept (`kept`, else NULL), with a session that runs. What a stack lacks that
+   was not kept is derived, for the next one. Start-stop only. */
+ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
+
+/* Of the samples that the session's source makes. Any thread. */
+ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
+
+/* The interpreters that a session asks for frames of their languages, and when they are asked. */
+
+/* A session's part. Consumer only, but for the counters. */
+typedef struct onstack_interpreters {
+  uint64_t *frames; /* where stacks are put together; NULL: no interpreter is asked */
+  uint64_t looked_ns;
+  onstack_loader_counts loaded; /* at the last look */
+  bool begins;                  /* one is there, and has not begun */
+  onstack_interleave_counters counters;
+} onstack_interpreters;
+
+/* What profiles and forks have to know of interpreters. Before the first session; any thread. */
+ONSTACK_INTERNAL void onstack_interpreters_prepare(void);
+
+/* Returns true if a registered provider finds its interpreter. Milliseconds; ordinary threads. */
+ONSTACK_INTERNAL bool onstack_interpreters_are_there(void);
+
+/* Makes room for stacks of `depth` frames, and looks a first time (not `resumed`: in the child of a fork). The slot is taken,
+   and does not run. 0 or -ENOMEM; the caller frees `frames`. */
+ONSTACK_INTERNAL int onstack_interpreters_open(onstack_interpreters *interpreters, onstack_slot *slot, uint32_t depth,
+                                               bool resumed);
+
+/* Looks again, where objects were loaded or unloaded meanwhile, or one is there that has not begun, or has ended. The
+   consumer. */
+ONSTACK_INTERNAL void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot);
+
+/* One runs, or will. The consumer. */
+ONSTACK_INTERNAL bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, const onstack_slot *slot);
+
+/*
+ * What a session is, for the files that join the layers: session.c (start and stop), consumer.c (who empties the ring and
+ * tends the threads), statistics.c.
+ *
+ * Locks, outermost first: a session's consumer lock, the control lock (start, stop), the map lock. Stop takes the control
+ * lock without the consumer lock and waits for the drain thread without any lock.
+ */
+
+#define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
+#define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
+
+/* How often the drain thread comes (consumer.c). */
+typedef struct onstack_pace {
+  uint64_t process_cpu_ns, checked_ns; /* at the last check whether the process works */
+  uint64_t rest_ns;                    /* the last pause of a process that sleeps */
+  uint64_t threads;
+  uint32_t map;
+  uint32_t uneventful; /* rounds in which nothing of what they are made for has happened */
+} onstack_pace;
+
+struct onstack_session {
+  onstack_settings settings;
+  onstack_slot *slot;
+  uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
+  uint32_t running;    /* 1 until somebody stops it */
+  uint32_t idle;       /* it is stopped, and no handler is inside any more (publish / observe) */
+  onstack_worker drain;
+  pthread_mutex_t consumer_lock;
+  onstack_deliver_counters delivered[ONSTACK_KINDS]; /* written by the consumer */
+  onstack_module_statistics module_statistics;       /* under the consumer lock */
+  uint64_t tended_ns, refreshed_ns;                  /* consumer only */
+  uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
+  uint64_t begun_ns;                                 /* monotonic; in the child of a fork anew */
+  onstack_pace pace;                                 /* consumer only */
+  bool needs_rules;                                  /* some tables are missing yet; consumer only */
+  bool rests;         /* the source's samples end a rest (onstack_source's `tend`); consumer only */
+  uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
+  uint32_t finished;  /* `last` is valid (publish / observe) */
+  onstack_stats last; /* what stop saw */
+  onstack_interpreters interpreters;
+  bool child_is_new; /* of a fork that is followed: nobody has asked for its sink_data yet */
+};
+
+/* True while the slot belongs to this session in this process (not in the child of a fork). */
+static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {
+  return onstack_load_relaxed(&session->slot->generation) == session->generation;
+}
+
+/* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
+ONSTACK_INTERNAL bool onstack_session_is_inside(void);
+
+/* Takes the consumer lock. False, and it is not taken: a filter has killed a thread that had it, so what it protects may be in
+   any state for ever. */
+static inline __attribute__((unused)) bool session_lock_consumer(onstack_session *session) {
+  const int result = pthread_mutex_lock(&session->consumer_lock);
+  if (result == EOWNERDEAD) pthread_mutex_unlock(&session->consumer_lock); /* from now on nobody gets it (POSIX) */
+  return result == 0;
+}
+
+/* Hands over at most `max` samples (0: all that wait) and does the housekeeping. Under the consumer lock. */
+ONSTACK_INTERNAL uint32_t onstack_session_consume(onstack_session *session, uint32_t max);
+
+/* The drain thread's work on a session; returns the ns until the next round. */
+ONSTACK_INTERNAL uint64_t onstack_session_drain_work(void *session);
+
+/* The counters as they are now. */
+ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats);
+
+/*
+ * A slot's life: taken and given back; in between its source starts and stops. All under the control lock unless it says
+ * otherwise.
+ *
+ * The control lock is the outermost lock of the library (then the map lock). It is never held while a sink or a drain
+ * thread is waited for, nor in a fork handler.
+ */
+
+/* False, and nothing taken, if this very thread holds the lock already (a signal handler that interrupted start). */
+ONSTACK_INTERNAL bool onstack_control_lock(void);
+ONSTACK_INTERNAL bool onstack_control_try_lock(void); /* false also when somebody else holds it */
+ONSTACK_INTERNAL void onstack_control_unlock(void);
+
+/* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */
+ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack_slot **out);
+
+/* Gives the slot back. Nobody reads its ring any more. */
+ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
+
+/* True if this thread is inside a sink (tid: of the thread). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_slots_in_sink(int32_t tid);
+
+/* Sampling is over in the child of a fork: no timer exists there, no other thread. Async-signal-safe, no lock. */
+ONSTACK_INTERNAL void onstack_slots_after_fork(void);
+
+/* Where spans are wanted and objects have come or gone: looks for who publishes them again. Housekeeping. */
+ONSTACK_INTERNAL void onstack_spans_look(void);
+
+/*
+ * fork() at any instant. The prepare handler takes no lock and waits for nothing: on musl and macOS it runs under the
+ * lock of pthread_atfork itself, and a lock of ours could be held by a thread that waits for that one.
+ */
+
+/* Registers the handlers once. Under the control lock. Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_fork_prepare(void);
+
+/* `follow` is called in the child when it is clean, on its only thread, with our signals still blocked; not when fork()
+   was called inside a sink. Always the same function. */
+ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
+
+/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always
+   the same function. */
+ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
+
+/*
+ * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
+ * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
+ */
+ONSTACK_INTERNAL void onstack_fork_repair(void);
+
+/* As for labels: for what names frames of interpreted languages. */
+ONSTACK_INTERNAL void onstack_fork_set_interpreters(void (*after_fork)(void));
+
+#endif
+
+/* ---- core/sampler/signal/action.h ---- */
+/*
+ * The signal's action for the sessions of this copy: first start, look, last stop. Ordinary threads, under the control lock,
+ * unless it says otherwise. The handler's view of the same thing is sampler/signal/owners.h.
+ */
+#ifndef ONSTACK_SAMPLER_SIGNAL_ACTION_H
+#define ONSTACK_SAMPLER_SIGNAL_ACTION_H
+
+/* 0, or ONSTACK_E_SIGNAL for a signal that cannot be caught, is reserved by libc, or reports a fault. */
+ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
+
+/* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
+
+/* One session less; the last restores, as the first one asked for. Its timers are deleted already. */
+ONSTACK_INTERNAL void onstack_action_release(int signal);
+
+/*
+ * Displacement: somebody installed another action over ours (a Go c-archive does so in StartCPUProfile), or put our
+ * pointer back with other flags when leaving. Goes back on top, with that owner underneath; never over another copy of
+ * this library, whose handler passes our ticks on, and not for ever against an owner that insists as well. Whether another
+ * action stood there.
+ */
+ONSTACK_INTERNAL bool onstack_action_tend(int signal);
+
+/* The handler that the stand-in stands for has changed (onstack_own_stands_in): the installed action restarts system calls
+   if that one does. Where another thread holds the lock for long, the next look does it. Signal-safe with every signal
+   blocked. */
+ONSTACK_INTERNAL void onstack_action_follow_host(int signal);
+
+/* A second has passed: earlier returns to the top are forgiven. */
+ONSTACK_INTERNAL void onstack_action_end_back_off(int signal);
+
+/* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
+ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
+ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
+
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
+
+/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_after_fork(void);
+
+#endif
+
+/* ---- core/sampler/session/code_map_update.h ---- */
+/* Keeps sampler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
+#ifndef ONSTACK_SAMPLER_SESSION_CODE_MAP_UPDATE_H
+#define ONSTACK_SAMPLER_SESSION_CODE_MAP_UPDATE_H
+
+/*
+ * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
+ * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
+ * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
+
+#endif
+
+/* ---- core/sampler/modules/modules.h ---- */
+/*
+ * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
+ * all functions take the map lock by themselves unless they say otherwise.
+ */
+#ifndef ONSTACK_SAMPLER_MODULES_MODULES_H
+#define ONSTACK_SAMPLER_MODULES_MODULES_H
+
+#include <link.h>
+
+/*
+ * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
+ * true while there are tables to be derived now; one that there was no memory for is tried again some time later, and its
+ * module stays pending. Retired tables are unmapped when no handler can be reading them.
+ */
+ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
+
+/* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
+ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
+
+/*
+ * Makes the rule of one address known to walks (onstack_described_find), where its module's table is missing and large; else as
+ * above. For programs that end before a table has paid: a module that is asked for so often that its table would have taken no
+ * longer has the table.
+ */
+ONSTACK_INTERNAL bool onstack_modules_describe(uint64_t address);
+
+/* The path behind onstack_module.number; "" for 0. Lives for ever. */
+ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
+
+/* In the child of a fork: the lock is nobody's, a half-written map is empty. */
+ONSTACK_INTERNAL void onstack_modules_after_fork(void);
+
+/* ---- readers of tables --------------------------------------------------------------------------------------------------- */
+
+/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary
+   threads. */
+ONSTACK_INTERNAL bool onstack_readers_have_left(void);
+
+/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of
+   them. */
+ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
+
+/* ---- objects of other namespaces ----------------------------------------------------------------------------------------- */
+
+/*
+ * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
+ * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
+ */
+
+/*
+ * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
+ * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
+ */
+ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
+                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
 
 #endif
 
@@ -9982,477 +10343,6 @@ ONSTACK_INTERNAL_DATA const onstack_source onstack_source_heap;        /* alloca
 /* A part of `check` for sources of time: the period by a frequency. `usual`: where none is given. */
 ONSTACK_INTERNAL int onstack_source_check_rate(const onstack_options *options, uint32_t usual, onstack_settings *settings,
                                                const char **fault);
-
-#endif
-
-/* By name; NULL name: the default. NULL if there is none of that name. Start only. */
-ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);
-
-/* That of an option's number (ONSTACK_CLOCK_*; 0: the default); NULL if there is none. Any thread. */
-ONSTACK_INTERNAL const onstack_source *onstack_source_find(uint32_t number);
-
-/* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
-   `copy` to fall back to. */
-ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
-
-#endif
-
-#include <errno.h>
-#include <link.h>
-#include <string.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
-
-const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
-  static const onstack_unwinder_ops *const all[] = {&onstack_unwinder_rules, &onstack_unwinder_frame_pointer,
-                                                    &onstack_unwinder_pc_only};
-  if (!name) return all[0];
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
-    if (strcmp(all[i]->name, name) == 0) return all[i];
-  return NULL;
-}
-
-const onstack_source *onstack_source_find(uint32_t number) {
-  static const onstack_source *const all[] = {&onstack_source_cpu, &onstack_source_wall, &onstack_source_wall_signal,
-                                              &onstack_source_heap};
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
-    if (number == 0 || all[i]->number == number) return all[i];
-  return NULL;
-}
-
-/* Of the loader, which is mapped from its ELF header on; 0: there is none. */
-static uint64_t choose_loader_entry(void) {
-  const uint64_t base = getauxval(AT_BASE);
-  ElfW(Ehdr) header;
-  if (base == 0 || onstack_process_memory_copy(base, &header, sizeof(header)) != sizeof(header)) return 0;
-  return base + header.e_entry;
-}
-
-static void choose_note_roots(void) {
-  onstack_chain_roots *roots = &onstack_chain_roots_known;
-  onstack_store_relaxed(&roots->entry, (uint64_t)getauxval(AT_ENTRY));
-  if (onstack_load_relaxed(&roots->loader_entry) == 0) onstack_store_relaxed(&roots->loader_entry, choose_loader_entry());
-  onstack_store_relaxed(&roots->has_libc, (uint32_t)(getauxval(AT_BASE) != 0));
-  if (onstack_load_relaxed(&roots->main_sp) == 0) onstack_store_relaxed(&roots->main_sp, onstack_proc_stat_main_sp());
-}
-
-#define CHOOSE_LARGEST_PAGE ((size_t)64 << 10) /* of both architectures' kernels */
-
-const onstack_reader *onstack_reader_choose(bool *copy_works) {
-  const onstack_reader *chosen = &onstack_reader_none;
-  *copy_works = false;
-  choose_note_roots();
-  /* Above all frames of the main thread, and below the strings of its environment (Linux, fs/binfmt_elf.c). */
-  onstack_store_relaxed(&onstack_memory_main_end, (uint64_t)getauxval(AT_RANDOM) & ~(uint64_t)15);
-  /* The first half readable, the second not: each at least a page of the kernel's. */
-  uint8_t *pages = mmap(NULL, 2 * CHOOSE_LARGEST_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) return chosen;
-  if (mprotect(pages, CHOOSE_LARGEST_PAGE, PROT_READ | PROT_WRITE) == 0) {
-    const uint8_t *bad = pages + CHOOSE_LARGEST_PAGE, *good = bad - ONSTACK_PAGE;
-    *copy_works = onstack_reader_copy.self_test(good, bad);
-    /* memcheck reports each question of `probe` about a bad page, or about a page whose last bytes nobody has written; it does
-       not look at the addresses that `copy` reads from. */
-    if (*copy_works && onstack_sys_is_valgrind())
-      chosen = &onstack_reader_copy;
-    else if (onstack_reader_probe.self_test(good, bad))
-      chosen = &onstack_reader_probe;
-    else if (*copy_works)
-      chosen = &onstack_reader_copy;
-  }
-  munmap(pages, 2 * CHOOSE_LARGEST_PAGE);
-  return chosen;
-}
-
-/* ---- core/sampler/api/consumer.c ---- */
-/* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
-/* ---- core/sampler/api/session.h ---- */
-/*
- * What a session is, for the files that join the layers: session.c (start and stop), consumer.c (who empties the ring and
- * tends the threads), statistics.c.
- *
- * Locks, outermost first: a session's consumer lock, the control lock (start, stop), the map lock. Stop takes the control
- * lock without the consumer lock and waits for the drain thread without any lock.
- */
-#ifndef ONSTACK_SAMPLER_API_SESSION_H
-#define ONSTACK_SAMPLER_API_SESSION_H
-
-/* ---- core/sampler/drain/deliver.h ---- */
-/* Ring -> sink. One consumer at a time (the caller's lock). Must not know who calls: drain thread, poll or stop. */
-#ifndef ONSTACK_SAMPLER_DRAIN_DELIVER_H
-#define ONSTACK_SAMPLER_DRAIN_DELIVER_H
-
-/* ---- walking a kept stack (sampler/ring/kept.h) when its rules are there: a slot's consumer, or the preload's keeper ---- */
-
-/* Where the rules of walks that ended PENDING come from; false: nothing to be done there. */
-typedef struct onstack_derive {
-  bool (*describe)(uint64_t address); /* one address, if it can be had alone */
-  bool (*derive)(uint64_t address);   /* all of the module that holds it */
-} onstack_derive;
-
-/* Puts what is found into *stack, where that is more; its frames are in *kept then. */
-ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, const onstack_derive *from,
-                                    onstack_walked *stack);
-
-/* Back into its pool. Without its pages, as such stacks come in the first moments, and sessions last for days; but for the
-   first of the pool, which is taken first: to give pages back stops the threads of a process for a moment. */
-ONSTACK_INTERNAL void onstack_again_release(const onstack_kept *pool, onstack_kept *kept);
-
-/* ---- delivering ---- */
-
-/* Of the samples of one kind. */
-typedef struct onstack_deliver_counters {
-  onstack_sum recorded;
-  uint64_t samples;
-  uint64_t delivered;
-  uint64_t refused;
-  uint64_t truncated_by[ONSTACK_TRUNCATION_COUNT];
-} onstack_deliver_counters;
-
-typedef struct onstack_delivery {
-  onstack_sink sink; /* NULL: throws samples away */
-  void *data;
-  uint32_t max;                 /* samples; 0: all that wait */
-  uint64_t end;                 /* none from this position of the ring on: the caller has looked at the loaded objects after
-                            those before it were taken */
-  const onstack_derive *derive; /* for stacks that were kept */
-  uint64_t *frames;             /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
-  onstack_interleave_counters *interleaved;
-} onstack_delivery;
-
-/* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
-   Returns their number. */
-ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *by_kind,
-                                          onstack_module_statistics *statistics);
-
-#endif
-
-/* ---- core/sampler/api/interpreters.h ---- */
-/* The interpreters that a session asks for frames of their languages, and when they are asked. */
-#ifndef ONSTACK_SAMPLER_API_INTERPRETERS_H
-#define ONSTACK_SAMPLER_API_INTERPRETERS_H
-
-/* A session's part. Consumer only, but for the counters. */
-typedef struct onstack_interpreters {
-  uint64_t *frames; /* where stacks are put together; NULL: no interpreter is asked */
-  uint64_t looked_ns;
-  onstack_loader_counts loaded; /* at the last look */
-  bool begins;                  /* one is there, and has not begun */
-  onstack_interleave_counters counters;
-} onstack_interpreters;
-
-/* What profiles and forks have to know of interpreters. Before the first session; any thread. */
-ONSTACK_INTERNAL void onstack_interpreters_prepare(void);
-
-/* Returns true if a registered provider finds its interpreter. Milliseconds; ordinary threads. */
-ONSTACK_INTERNAL bool onstack_interpreters_are_there(void);
-
-/* Makes room for stacks of `depth` frames, and looks a first time (not `resumed`: in the child of a fork). The slot is taken,
-   and does not run. 0 or -ENOMEM; the caller frees `frames`. */
-ONSTACK_INTERNAL int onstack_interpreters_open(onstack_interpreters *interpreters, onstack_slot *slot, uint32_t depth,
-                                               bool resumed);
-
-/* Looks again, where objects were loaded or unloaded meanwhile, or one is there that has not begun, or has ended. The
-   consumer. */
-ONSTACK_INTERNAL void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot);
-
-/* One runs, or will. The consumer. */
-ONSTACK_INTERNAL bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, const onstack_slot *slot);
-
-#endif
-
-#include <errno.h>
-#include <pthread.h>
-
-#define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
-#define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
-
-/* How often the drain thread comes (consumer.c). */
-typedef struct onstack_pace {
-  uint64_t process_cpu_ns, checked_ns; /* at the last check whether the process works */
-  uint64_t rest_ns;                    /* the last pause of a process that sleeps */
-  uint64_t threads;
-  uint32_t map;
-  uint32_t uneventful; /* rounds in which nothing of what they are made for has happened */
-} onstack_pace;
-
-struct onstack_session {
-  onstack_settings settings;
-  onstack_slot *slot;
-  uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
-  uint32_t running;    /* 1 until somebody stops it */
-  uint32_t idle;       /* it is stopped, and no handler is inside any more (publish / observe) */
-  onstack_worker drain;
-  pthread_mutex_t consumer_lock;
-  onstack_deliver_counters delivered[ONSTACK_KINDS]; /* written by the consumer */
-  onstack_module_statistics module_statistics;       /* under the consumer lock */
-  uint64_t tended_ns, refreshed_ns;                  /* consumer only */
-  uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
-  uint64_t begun_ns;                                 /* monotonic; in the child of a fork anew */
-  onstack_pace pace;                                 /* consumer only */
-  bool needs_rules;                                  /* some tables are missing yet; consumer only */
-  bool rests;         /* the source's samples end a rest (onstack_source's `tend`); consumer only */
-  uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
-  uint32_t finished;  /* `last` is valid (publish / observe) */
-  onstack_stats last; /* what stop saw */
-  onstack_interpreters interpreters;
-  bool child_is_new; /* of a fork that is followed: nobody has asked for its sink_data yet */
-};
-
-/* True while the slot belongs to this session in this process (not in the child of a fork). */
-static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {
-  return onstack_load_relaxed(&session->slot->generation) == session->generation;
-}
-
-/* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
-ONSTACK_INTERNAL bool onstack_session_is_inside(void);
-
-/* Takes the consumer lock. False, and it is not taken: a filter has killed a thread that had it, so what it protects may be in
-   any state for ever. */
-static inline __attribute__((unused)) bool session_lock_consumer(onstack_session *session) {
-  const int result = pthread_mutex_lock(&session->consumer_lock);
-  if (result == EOWNERDEAD) pthread_mutex_unlock(&session->consumer_lock); /* from now on nobody gets it (POSIX) */
-  return result == 0;
-}
-
-/* Hands over at most `max` samples (0: all that wait) and does the housekeeping. Under the consumer lock. */
-ONSTACK_INTERNAL uint32_t onstack_session_consume(onstack_session *session, uint32_t max);
-
-/* The drain thread's work on a session; returns the ns until the next round. */
-ONSTACK_INTERNAL uint64_t onstack_session_drain_work(void *session);
-
-/* The counters as they are now. */
-ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats);
-
-#endif
-
-/* ---- core/sampler/api/spans.h ---- */
-#ifndef ONSTACK_SAMPLER_API_SPANS_H
-#define ONSTACK_SAMPLER_API_SPANS_H
-
-/* Where spans are wanted and objects have come or gone: looks for who publishes them again. Housekeeping. */
-ONSTACK_INTERNAL void onstack_spans_look(void);
-
-#endif
-
-/* ---- core/sampler/api/start.h ---- */
-/* For programs that did not ask for a session: what lies in the same library may call it. */
-#ifndef ONSTACK_SAMPLER_API_START_H
-#define ONSTACK_SAMPLER_API_START_H
-
-/*
- * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
- * the drain thread derives them while the program runs, and finds what stacks of the first moments need
- * (sampler/drain/deliver.h).
- */
-ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
-
-/* How a session's ticks are walked, for ticks that are not its own. */
-typedef struct onstack_session_walk {
-  const onstack_unwinder_ops *unwinder;
-  const onstack_reader *reader;
-  bool copy_works;
-  uint32_t stack_bytes; /* of the signal stack that such a tick needs */
-  const uint32_t *room; /* that its samples have; more than `least` */
-  uint32_t least;       /* where an interpreter has been met, whose frames such a tick would lack */
-  uint32_t weight_max;  /* of one tick */
-  uint64_t period_ns;
-} onstack_session_walk;
-
-/* The same in the child of a fork, where the session is not. Any thread. */
-ONSTACK_INTERNAL onstack_session_walk onstack_session_walk_of(const onstack_session *session);
-
-/* The same where a session is yet to begin, for ticks whose stacks are kept and walked later: no unwinder. An error where they
-   could not be, or the source is not CPU time. Start only. */
-ONSTACK_INTERNAL int onstack_session_walk_expected(const onstack_options *options, onstack_session_walk *walk);
-
-/* Walks such a tick's stack further where it was kept (`kept`, else NULL), with a session that runs. What a stack lacks that
-   was not kept is derived, for the next one. Start-stop only. */
-ONSTACK_INTERNAL void onstack_session_walk_again(const onstack_session *session, onstack_kept *kept, onstack_walked *stack);
-
-/* Of the samples that the session's source makes. Any thread. */
-ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
-
-#endif
-
-/* ---- core/sampler/signal/action.h ---- */
-/*
- * The signal's action for the sessions of this copy: first start, look, last stop. Ordinary threads, under the control lock,
- * unless it says otherwise. The handler's view of the same thing is sampler/signal/owners.h.
- */
-#ifndef ONSTACK_SAMPLER_SIGNAL_ACTION_H
-#define ONSTACK_SAMPLER_SIGNAL_ACTION_H
-
-/* 0, or ONSTACK_E_SIGNAL for a signal that cannot be caught, is reserved by libc, or reports a fault. */
-ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
-
-/* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
-ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
-
-/* One session less; the last restores, as the first one asked for. Its timers are deleted already. */
-ONSTACK_INTERNAL void onstack_action_release(int signal);
-
-/*
- * Displacement: somebody installed another action over ours (a Go c-archive does so in StartCPUProfile), or put our
- * pointer back with other flags when leaving. Goes back on top, with that owner underneath; never over another copy of
- * this library, whose handler passes our ticks on, and not for ever against an owner that insists as well. Whether another
- * action stood there.
- */
-ONSTACK_INTERNAL bool onstack_action_tend(int signal);
-
-/* The handler that the stand-in stands for has changed (onstack_own_stands_in): the installed action restarts system calls
-   if that one does. Where another thread holds the lock for long, the next look does it. Signal-safe with every signal
-   blocked. */
-ONSTACK_INTERNAL void onstack_action_follow_host(int signal);
-
-/* A second has passed: earlier returns to the top are forgiven. */
-ONSTACK_INTERNAL void onstack_action_end_back_off(int signal);
-
-/* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
-ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
-ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
-
-/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
-ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
-
-/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_action_after_fork(void);
-
-#endif
-
-/* ---- core/sampler/session/code_map_update.h ---- */
-/* Keeps sampler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
-#ifndef ONSTACK_SAMPLER_SESSION_CODE_MAP_UPDATE_H
-#define ONSTACK_SAMPLER_SESSION_CODE_MAP_UPDATE_H
-
-/*
- * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
- * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
- * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
- */
-ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
-
-#endif
-
-/* ---- core/sampler/api/fork.h ---- */
-/*
- * fork() at any instant. The prepare handler takes no lock and waits for nothing: on musl and macOS it runs under the
- * lock of pthread_atfork itself, and a lock of ours could be held by a thread that waits for that one.
- */
-#ifndef ONSTACK_SAMPLER_API_FORK_H
-#define ONSTACK_SAMPLER_API_FORK_H
-
-/* Registers the handlers once. Under the control lock. Returns 0 or -errno. */
-ONSTACK_INTERNAL int onstack_fork_prepare(void);
-
-/* `follow` is called in the child when it is clean, on its only thread, with our signals still blocked; not when fork()
-   was called inside a sink. Always the same function. */
-ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
-
-/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always
-   the same function. */
-ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
-
-/*
- * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
- * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
- */
-ONSTACK_INTERNAL void onstack_fork_repair(void);
-
-/* As for labels: for what names frames of interpreted languages. */
-ONSTACK_INTERNAL void onstack_fork_set_interpreters(void (*after_fork)(void));
-
-#endif
-
-/* ---- core/sampler/modules/modules.h ---- */
-/*
- * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
- * all functions take the map lock by themselves unless they say otherwise.
- */
-#ifndef ONSTACK_SAMPLER_MODULES_MODULES_H
-#define ONSTACK_SAMPLER_MODULES_MODULES_H
-
-#include <link.h>
-
-/*
- * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
- * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
- * true while there are tables to be derived now; one that there was no memory for is tried again some time later, and its
- * module stays pending. Retired tables are unmapped when no handler can be reading them.
- */
-ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
-
-/* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
-ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
-
-/*
- * Makes the rule of one address known to walks (onstack_described_find), where its module's table is missing and large; else as
- * above. For programs that end before a table has paid: a module that is asked for so often that its table would have taken no
- * longer has the table.
- */
-ONSTACK_INTERNAL bool onstack_modules_describe(uint64_t address);
-
-/* The path behind onstack_module.number; "" for 0. Lives for ever. */
-ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
-
-/* In the child of a fork: the lock is nobody's, a half-written map is empty. */
-ONSTACK_INTERNAL void onstack_modules_after_fork(void);
-
-/* ---- readers of tables --------------------------------------------------------------------------------------------------- */
-
-/* Returns true if every reader that may have seen a rule table or a Go function table before the call has left. Ordinary
-   threads. */
-ONSTACK_INTERNAL bool onstack_readers_have_left(void);
-
-/* Walks on demand are counted by themselves; `left` answers for the handlers of sessions. Call once, before the first of
-   them. */
-ONSTACK_INTERNAL void onstack_readers_are_asked_by(bool (*left)(void));
-
-/* ---- objects of other namespaces ----------------------------------------------------------------------------------------- */
-
-/*
- * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
- * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
- */
-
-/*
- * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
- * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
- */
-ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
-                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
-
-#endif
-
-/* ---- core/sampler/api/slots.h ---- */
-/*
- * A slot's life: taken and given back; in between its source starts and stops. All under the control lock unless it says
- * otherwise.
- *
- * The control lock is the outermost lock of the library (then the map lock). It is never held while a sink or a drain
- * thread is waited for, nor in a fork handler.
- */
-#ifndef ONSTACK_SAMPLER_API_SLOTS_H
-#define ONSTACK_SAMPLER_API_SLOTS_H
-
-/* False, and nothing taken, if this very thread holds the lock already (a signal handler that interrupted start). */
-ONSTACK_INTERNAL bool onstack_control_lock(void);
-ONSTACK_INTERNAL bool onstack_control_try_lock(void); /* false also when somebody else holds it */
-ONSTACK_INTERNAL void onstack_control_unlock(void);
-
-/* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */
-ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack_slot **out);
-
-/* Gives the slot back. Nobody reads its ring any more. */
-ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
-
-/* True if this thread is inside a sink (tid: of the thread). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_slots_in_sink(int32_t tid);
-
-/* Sampling is over in the child of a fork: no timer exists there, no other thread. Async-signal-safe, no lock. */
-ONSTACK_INTERNAL void onstack_slots_after_fork(void);
 
 #endif
 
@@ -12001,6 +11891,279 @@ bool onstack_interpreters_are_met(const onstack_interpreters *interpreters, cons
   return interpreters->begins;
 }
 
+/* ---- core/sampler/api/labels.c ---- */
+/*
+ * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
+ *
+ * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
+ * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
+ */
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#define LABELS_ENDED 1u /* the generation of a thread that is at its end; 0: of one that has had no labels */
+
+/* Entries are those of this process: what a thread knows of an older generation was its parent's. */
+static uint32_t labels_generation = LABELS_ENDED + 1;
+
+/* Initial-exec, as in sampler/source/heap.c: no call of the loader, which may allocate. */
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+  onstack_label_entry *entry;
+  uint32_t generation;
+} labels_mine;
+
+/* The value of the key says only that there is an entry to be given back. */
+static pthread_key_t labels_key;
+static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
+static int labels_ready; /* 0, or -errno */
+
+static inline bool labels_known(void) {
+  return __builtin_expect(labels_mine.generation == onstack_load_relaxed(&labels_generation), 1);
+}
+
+/* The store and what stands behind it: see sampler/labels/labels.h. */
+static const onstack_labels *labels_exchange(onstack_label_entry *entry, uint32_t place, const onstack_labels *set) {
+  const onstack_labels *old = onstack_load_relaxed(&entry->sets[place]);
+  onstack_publish(&entry->sets[place], set); /* pairs with the observe in onstack_labels_copy */
+  onstack_fence_signal();
+  return old;
+}
+
+static void labels_give_back(onstack_label_entry *entry) {
+  const onstack_labels *own = entry->sets[ONSTACK_LABELS_OWN];
+  onstack_label_entry_release(entry);
+  onstack_labels_release(own);
+}
+
+static void labels_forget(void *unused) {
+  onstack_label_entry *entry = labels_known() ? labels_mine.entry : NULL; /* none: its parent's */
+  (void)unused;
+  labels_mine.entry = NULL;
+  labels_mine.generation = LABELS_ENDED;
+  if (entry) labels_give_back(entry);
+}
+
+/*
+ * On the only thread of a child of fork, or on the first one of another child that asks. The forking thread is the one that
+ * knows an entry, and goes on with it under its new id. Where another one asks, it may be at a swap at this moment: then
+ * nobody gets the parent's entries.
+ */
+static void labels_after_fork(void) {
+  const bool mine = labels_known();
+  const onstack_label_entry kept = mine ? *labels_mine.entry : (onstack_label_entry){{NULL}};
+  onstack_label_entries_after_fork(mine);
+  labels_generation = labels_generation == UINT32_MAX ? LABELS_ENDED + 1 : labels_generation + 1;
+  labels_mine.entry = mine ? onstack_label_entry_claim((uint32_t)onstack_sys_gettid()) : NULL;
+  if (!labels_mine.entry) return;
+  *labels_mine.entry = kept;
+  labels_mine.generation = labels_generation;
+}
+
+static void labels_prepare(void) {
+  labels_ready = -pthread_key_create(&labels_key, labels_forget);
+  if (labels_ready < 0) return;
+  onstack_pin_self(); /* the key's destructor is in this object */
+  onstack_fork_set_labels(labels_after_fork);
+  /* The lock is not ours only in a signal handler, where this must not be called. */
+  if (!onstack_control_lock()) return;
+  labels_ready = onstack_fork_prepare();
+  onstack_control_unlock();
+}
+
+/* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
+static __attribute__((noinline)) int labels_enter(void) {
+  ONSTACK_UNCANCELLED;
+  onstack_fork_repair();
+  if (labels_known()) return 0; /* its parent's, repaired */
+  if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;
+  pthread_once(&labels_once, labels_prepare);
+  if (labels_ready < 0) return labels_ready;
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_label_entry *entry = onstack_label_entry_find(tid);
+  if (entry) labels_give_back(entry); /* of a thread that ended without its destructors */
+  entry = onstack_label_entry_claim(tid);
+  if (!entry) return -ENOMEM;
+  if (pthread_setspecific(labels_key, &labels_key) != 0) {
+    onstack_label_entry_release(entry);
+    return -ENOMEM;
+  }
+  labels_mine.entry = entry;
+  labels_mine.generation = labels_generation;
+  return 0;
+}
+
+int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before) {
+  if (before) *before = NULL;
+  if (place >= ONSTACK_LABELS_PLACES) return ONSTACK_E_OPTIONS;
+  if (!labels_known()) {
+    const int result = labels ? labels_enter() : 0;
+    if (result < 0 || !labels) return result;
+  }
+  const onstack_labels *old = labels_exchange(labels_mine.entry, place, labels);
+  if (before) *before = old;
+  return 0;
+}
+
+const onstack_labels *onstack_thread_labels_get(uint32_t place) {
+  return place < ONSTACK_LABELS_PLACES && labels_known() ? onstack_load_relaxed(&labels_mine.entry->sets[place]) : NULL;
+}
+
+/* With `set`, NULL: none, in place of the thread's own labels. */
+static void labels_put(const onstack_labels *set) {
+  onstack_labels_release(labels_exchange(labels_mine.entry, ONSTACK_LABELS_OWN, set));
+}
+
+static int labels_add(const onstack_labels *own, const char *key, const char *value) {
+  onstack_labels *one, *set;
+  int result = onstack_labels_new(&(onstack_label){key, value}, 1, &one);
+  if (result < 0) return result;
+  if (!own) {
+    labels_put(one);
+    return 0;
+  }
+  result = onstack_labels_merge(one, own, &set);
+  onstack_labels_release(one);
+  if (result == 0 && set->cut) {
+    onstack_labels_release(set);
+    return ONSTACK_E_OPTIONS;
+  }
+  if (result == 0) labels_put(set);
+  return result;
+}
+
+int onstack_thread_label_set(const char *key, const char *value) {
+  onstack_labels *rest;
+  int result = labels_known() ? 0 : labels_enter();
+  if (result < 0) return result;
+  const onstack_labels *own = labels_mine.entry->sets[ONSTACK_LABELS_OWN];
+  if (value) return labels_add(own, key, value);
+  result = onstack_label_set_without(own, key, &rest);
+  if (result == 0) labels_put(rest);
+  return result;
+}
+
+void onstack_thread_labels_clear(void) {
+  if (labels_known()) labels_put(NULL);
+}
+
+/* ---- goroutines: finds out where they keep their labels, with the host's help, and turns their reading on ---- */
+
+#define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
+
+/* The runtime whose code holds `text`; found by the first session, or here. */
+static onstack_go_runtime *go_labels_runtime(uint64_t address) {
+  ONSTACK_UNCANCELLED;
+  if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
+  return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
+}
+
+int onstack_go_labels_find(uint64_t text, uint64_t labels) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  uint64_t goroutine;
+  int found = ONSTACK_E_UNSUPPORTED;
+  if (!go || labels == 0 || (goroutine = onstack_go_current(go)) == 0) return ONSTACK_E_UNSUPPORTED;
+  for (uint32_t offset = 0; offset < GO_LABELS_G; offset += 8) {
+    uint64_t pair[2];
+    if (!onstack_memory_copy_pair(goroutine + offset, pair)) break; /* the end of a page, at worst */
+    if (pair[0] != labels) continue;
+    if (found >= 0) return ONSTACK_E_UNSUPPORTED; /* not the only one */
+    found = (int)offset;
+  }
+  return found;
+}
+
+int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  if (!go) return ONSTACK_E_UNSUPPORTED;
+  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
+  return (int)(result & ~ONSTACK_GO_LABELS_CUT);
+}
+
+int onstack_go_labels_use(uint64_t text, uint32_t offset) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  if (!go || offset >= GO_LABELS_G) return ONSTACK_E_UNSUPPORTED;
+  onstack_store_relaxed(&go->layout.g_labels, offset);
+  return 0;
+}
+
+/* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
+
+/* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
+   statically may lack it. */
+typedef struct spans_index {
+  uint64_t module, offset;
+} spans_index;
+void *__tls_get_addr(spans_index *index) __attribute__((weak));
+
+static int spans_visit(const struct dl_phdr_info *info, uint64_t number, void *data) {
+  spans_index *found = data;
+  onstack_loaded_symbols symbols;
+  onstack_object_copy copy;
+  (void)number;
+  if (info->dlpi_tls_modid == 0) return 0;
+  onstack_object_copy_headers(info, &copy);
+  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
+  if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
+  Elf64_Sym symbol;
+  if (!onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS, &symbol)) return 0;
+  *found = (spans_index){info->dlpi_tls_modid, symbol.st_value};
+  return 1;
+}
+
+/* The layout is not promised by any libc: the one is taken that leads to the true address. */
+static onstack_span_place spans_place(spans_index *index) {
+  if (!__tls_get_addr || index->module >> ONSTACK_SPAN_MODULE_BITS != 0 || index->offset >> ONSTACK_SPAN_OFFSET_BITS != 0)
+    return 0;
+  const uint64_t address = (uint64_t)(uintptr_t)__tls_get_addr(index);
+  for (uint64_t layout = 1; layout <= ONSTACK_SPAN_LAYOUTS; layout++) {
+    const onstack_span_place place = layout << (ONSTACK_SPAN_OFFSET_BITS + ONSTACK_SPAN_MODULE_BITS) |
+                                     index->module << ONSTACK_SPAN_OFFSET_BITS | index->offset;
+    if (onstack_span_pointer(place) == address) return place;
+  }
+  return 0;
+}
+
+/*
+ * No lock: a child of fork could find it taken for ever. Who looks at the same objects finds the same place; who was overtaken
+ * by a newer look leaves its older counts behind, so that somebody looks again; and who has turned reading off meanwhile is
+ * seen behind the store.
+ */
+static uint32_t spans_wanted;
+static onstack_loader_counts spans_looked; /* of the last look */
+
+static onstack_span_place spans_look(const onstack_loader_counts *counts) {
+  spans_index index = {0, 0};
+  onstack_loader_each_load(spans_visit, &index);
+  const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
+  onstack_store_relaxed(&onstack_span_of_threads, place);
+  onstack_store_relaxed(&spans_looked.adds, counts->adds);
+  onstack_store_relaxed(&spans_looked.subs, counts->subs);
+  if (!onstack_load_relaxed(&spans_wanted)) onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
+  return place;
+}
+
+void onstack_spans_look(void) {
+  onstack_loader_counts counts;
+  if (!onstack_load_relaxed(&spans_wanted) || !onstack_loader_count(&counts)) return;
+  const onstack_loader_counts looked = {onstack_load_relaxed(&spans_looked.adds), onstack_load_relaxed(&spans_looked.subs)};
+  if (!onstack_loader_same(&counts, &looked)) spans_look(&counts);
+}
+
+int onstack_thread_spans_use(onstack_switch use) {
+  ONSTACK_UNCANCELLED;
+  onstack_loader_counts counts = {0, 0};
+  if (use != ONSTACK_ON && use != ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  onstack_store_relaxed(&spans_wanted, (uint32_t)(use == ONSTACK_ON));
+  if (use == ONSTACK_OFF) {
+    onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
+    return 0;
+  }
+  onstack_loader_count(&counts);
+  return spans_look(&counts) == 0 ? ONSTACK_E_UNSUPPORTED : 0;
+}
+
 /* ---- core/sampler/api/options.c ---- */
 /* ---- core/sampler/api/options.h ---- */
 /* Checks the public options and makes settings of them. */
@@ -12013,6 +12176,16 @@ ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onsta
 
 /* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
 ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
+
+/* By name; NULL name: the default. NULL if there is none of that name. Start only. */
+ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);
+
+/* That of an option's number (ONSTACK_CLOCK_*; 0: the default); NULL if there is none. Any thread. */
+ONSTACK_INTERNAL const onstack_source *onstack_source_find(uint32_t number);
+
+/* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
+   `copy` to fall back to. */
+ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 
 #endif
 
@@ -12070,8 +12243,12 @@ ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 
 #endif
 
+#include <errno.h>
+#include <link.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 
 #define OPTIONS_UNWINDER_SIZE_0_1 ((size_t)40)
 _Static_assert(offsetof(onstack_unwinder, walk) + sizeof(void *) == OPTIONS_UNWINDER_SIZE_0_1, "grows at the end");
@@ -12275,6 +12452,68 @@ const char *onstack_options_fault(const onstack_options *options) {
   const char *fault;
   if (onstack_settings_make(options, &settings, &fault) == 0) onstack_settings_check_host(&settings, &fault);
   return fault;
+}
+
+/* Where the variants of a seam are chosen, once, at start. */
+
+const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
+  static const onstack_unwinder_ops *const all[] = {&onstack_unwinder_rules, &onstack_unwinder_frame_pointer,
+                                                    &onstack_unwinder_pc_only};
+  if (!name) return all[0];
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
+    if (strcmp(all[i]->name, name) == 0) return all[i];
+  return NULL;
+}
+
+const onstack_source *onstack_source_find(uint32_t number) {
+  static const onstack_source *const all[] = {&onstack_source_cpu, &onstack_source_wall, &onstack_source_wall_signal,
+                                              &onstack_source_heap};
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
+    if (number == 0 || all[i]->number == number) return all[i];
+  return NULL;
+}
+
+/* Of the loader, which is mapped from its ELF header on; 0: there is none. */
+static uint64_t choose_loader_entry(void) {
+  const uint64_t base = getauxval(AT_BASE);
+  ElfW(Ehdr) header;
+  if (base == 0 || onstack_process_memory_copy(base, &header, sizeof(header)) != sizeof(header)) return 0;
+  return base + header.e_entry;
+}
+
+static void choose_note_roots(void) {
+  onstack_chain_roots *roots = &onstack_chain_roots_known;
+  onstack_store_relaxed(&roots->entry, (uint64_t)getauxval(AT_ENTRY));
+  if (onstack_load_relaxed(&roots->loader_entry) == 0) onstack_store_relaxed(&roots->loader_entry, choose_loader_entry());
+  onstack_store_relaxed(&roots->has_libc, (uint32_t)(getauxval(AT_BASE) != 0));
+  if (onstack_load_relaxed(&roots->main_sp) == 0) onstack_store_relaxed(&roots->main_sp, onstack_proc_stat_main_sp());
+}
+
+#define CHOOSE_LARGEST_PAGE ((size_t)64 << 10) /* of both architectures' kernels */
+
+const onstack_reader *onstack_reader_choose(bool *copy_works) {
+  const onstack_reader *chosen = &onstack_reader_none;
+  *copy_works = false;
+  choose_note_roots();
+  /* Above all frames of the main thread, and below the strings of its environment (Linux, fs/binfmt_elf.c). */
+  onstack_store_relaxed(&onstack_memory_main_end, (uint64_t)getauxval(AT_RANDOM) & ~(uint64_t)15);
+  /* The first half readable, the second not: each at least a page of the kernel's. */
+  uint8_t *pages = mmap(NULL, 2 * CHOOSE_LARGEST_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return chosen;
+  if (mprotect(pages, CHOOSE_LARGEST_PAGE, PROT_READ | PROT_WRITE) == 0) {
+    const uint8_t *bad = pages + CHOOSE_LARGEST_PAGE, *good = bad - ONSTACK_PAGE;
+    *copy_works = onstack_reader_copy.self_test(good, bad);
+    /* memcheck reports each question of `probe` about a bad page, or about a page whose last bytes nobody has written; it does
+       not look at the addresses that `copy` reads from. */
+    if (*copy_works && onstack_sys_is_valgrind())
+      chosen = &onstack_reader_copy;
+    else if (onstack_reader_probe.self_test(good, bad))
+      chosen = &onstack_reader_probe;
+    else if (*copy_works)
+      chosen = &onstack_reader_copy;
+  }
+  munmap(pages, 2 * CHOOSE_LARGEST_PAGE);
+  return chosen;
 }
 
 /* ---- core/sampler/api/session.c ---- */
@@ -12880,87 +13119,28 @@ void onstack_slots_after_fork(void) {
   onstack_modules_after_fork();
 }
 
-/* ---- core/sampler/api/spans.c ---- */
-/* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
-
-/* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
-   statically may lack it. */
-typedef struct spans_index {
-  uint64_t module, offset;
-} spans_index;
-void *__tls_get_addr(spans_index *index) __attribute__((weak));
-
-static int spans_visit(const struct dl_phdr_info *info, uint64_t number, void *data) {
-  spans_index *found = data;
-  onstack_loaded_symbols symbols;
-  onstack_object_copy copy;
-  (void)number;
-  if (info->dlpi_tls_modid == 0) return 0;
-  onstack_object_copy_headers(info, &copy);
-  const uint64_t dynamic = onstack_object_segment(&copy.info, PT_DYNAMIC);
-  if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
-  Elf64_Sym symbol;
-  if (!onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS, &symbol)) return 0;
-  *found = (spans_index){info->dlpi_tls_modid, symbol.st_value};
-  return 1;
-}
-
-/* The layout is not promised by any libc: the one is taken that leads to the true address. */
-static onstack_span_place spans_place(spans_index *index) {
-  if (!__tls_get_addr || index->module >> ONSTACK_SPAN_MODULE_BITS != 0 || index->offset >> ONSTACK_SPAN_OFFSET_BITS != 0)
-    return 0;
-  const uint64_t address = (uint64_t)(uintptr_t)__tls_get_addr(index);
-  for (uint64_t layout = 1; layout <= ONSTACK_SPAN_LAYOUTS; layout++) {
-    const onstack_span_place place = layout << (ONSTACK_SPAN_OFFSET_BITS + ONSTACK_SPAN_MODULE_BITS) |
-                                     index->module << ONSTACK_SPAN_OFFSET_BITS | index->offset;
-    if (onstack_span_pointer(place) == address) return place;
-  }
-  return 0;
-}
-
-/*
- * No lock: a child of fork could find it taken for ever. Who looks at the same objects finds the same place; who was overtaken
- * by a newer look leaves its older counts behind, so that somebody looks again; and who has turned reading off meanwhile is
- * seen behind the store.
- */
-static uint32_t spans_wanted;
-static onstack_loader_counts spans_looked; /* of the last look */
-
-static onstack_span_place spans_look(const onstack_loader_counts *counts) {
-  spans_index index = {0, 0};
-  onstack_loader_each_load(spans_visit, &index);
-  const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
-  onstack_store_relaxed(&onstack_span_of_threads, place);
-  onstack_store_relaxed(&spans_looked.adds, counts->adds);
-  onstack_store_relaxed(&spans_looked.subs, counts->subs);
-  if (!onstack_load_relaxed(&spans_wanted)) onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
-  return place;
-}
-
-void onstack_spans_look(void) {
-  onstack_loader_counts counts;
-  if (!onstack_load_relaxed(&spans_wanted) || !onstack_loader_count(&counts)) return;
-  const onstack_loader_counts looked = {onstack_load_relaxed(&spans_looked.adds), onstack_load_relaxed(&spans_looked.subs)};
-  if (!onstack_loader_same(&counts, &looked)) spans_look(&counts);
-}
-
-int onstack_thread_spans_use(onstack_switch use) {
-  ONSTACK_UNCANCELLED;
-  onstack_loader_counts counts = {0, 0};
-  if (use != ONSTACK_ON && use != ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  onstack_store_relaxed(&spans_wanted, (uint32_t)(use == ONSTACK_ON));
-  if (use == ONSTACK_OFF) {
-    onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
-    return 0;
-  }
-  onstack_loader_count(&counts);
-  return spans_look(&counts) == 0 ? ONSTACK_E_UNSUPPORTED : 0;
-}
-
 /* ---- core/sampler/api/statistics.c ---- */
 /* What a session says about itself: counters, and how the frames in each module were walked. */
+/* ---- core/sampler/api/statistics.h ---- */
+/* A session's statistics as lines (onstack_session_stats_text), and as the preload writes them. */
+#ifndef ONSTACK_SAMPLER_API_STATISTICS_H
+#define ONSTACK_SAMPLER_API_STATISTICS_H
+
+/* Ticks that are in a session's profile and not in its own counters. */
+typedef struct onstack_statistics_more {
+  uint64_t unattributed;               /* that nobody could take */
+  uint64_t samples, weight, truncated; /* taken without it */
+} onstack_statistics_more;
+
+/* `more` is added. `modules`: their lines too. Errors: as onstack_session_stats_text. */
+ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
+                                              onstack_writer writer, void *data);
+
+#endif
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13099,30 +13279,6 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
   onstack_ours--;
   return result;
 }
-
-/* ---- core/sampler/api/statistics_text.c ---- */
-/* ---- core/sampler/api/statistics_text.h ---- */
-/* A session's statistics as lines (onstack_session_stats_text), and as the preload writes them. */
-#ifndef ONSTACK_SAMPLER_API_STATISTICS_TEXT_H
-#define ONSTACK_SAMPLER_API_STATISTICS_TEXT_H
-
-/* Ticks that are in a session's profile and not in its own counters. */
-typedef struct onstack_statistics_more {
-  uint64_t unattributed;               /* that nobody could take */
-  uint64_t samples, weight, truncated; /* taken without it */
-} onstack_statistics_more;
-
-/* `more` is added. `modules`: their lines too. Errors: as onstack_session_stats_text. */
-ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
-                                              onstack_writer writer, void *data);
-
-#endif
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TEXT_MODULES 20u
 #define TEXT_PATH ((size_t)4096)
@@ -13267,203 +13423,6 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
   const int result = onstack_statistics_write(session, &none, true, writer, data);
   onstack_ours--;
   return result;
-}
-
-/* ---- core/sampler/api/thread_labels.c ---- */
-/*
- * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
- *
- * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
- * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
- */
-
-#include <errno.h>
-#include <pthread.h>
-#include <string.h>
-
-#define LABELS_ENDED 1u /* the generation of a thread that is at its end; 0: of one that has had no labels */
-
-/* Entries are those of this process: what a thread knows of an older generation was its parent's. */
-static uint32_t labels_generation = LABELS_ENDED + 1;
-
-/* Initial-exec, as in sampler/source/heap.c: no call of the loader, which may allocate. */
-static __thread __attribute__((tls_model("initial-exec"))) struct {
-  onstack_label_entry *entry;
-  uint32_t generation;
-} labels_mine;
-
-/* The value of the key says only that there is an entry to be given back. */
-static pthread_key_t labels_key;
-static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
-static int labels_ready; /* 0, or -errno */
-
-static inline bool labels_known(void) {
-  return __builtin_expect(labels_mine.generation == onstack_load_relaxed(&labels_generation), 1);
-}
-
-/* The store and what stands behind it: see sampler/labels/labels.h. */
-static const onstack_labels *labels_exchange(onstack_label_entry *entry, uint32_t place, const onstack_labels *set) {
-  const onstack_labels *old = onstack_load_relaxed(&entry->sets[place]);
-  onstack_publish(&entry->sets[place], set); /* pairs with the observe in onstack_labels_copy */
-  onstack_fence_signal();
-  return old;
-}
-
-static void labels_give_back(onstack_label_entry *entry) {
-  const onstack_labels *own = entry->sets[ONSTACK_LABELS_OWN];
-  onstack_label_entry_release(entry);
-  onstack_labels_release(own);
-}
-
-static void labels_forget(void *unused) {
-  onstack_label_entry *entry = labels_known() ? labels_mine.entry : NULL; /* none: its parent's */
-  (void)unused;
-  labels_mine.entry = NULL;
-  labels_mine.generation = LABELS_ENDED;
-  if (entry) labels_give_back(entry);
-}
-
-/*
- * On the only thread of a child of fork, or on the first one of another child that asks. The forking thread is the one that
- * knows an entry, and goes on with it under its new id. Where another one asks, it may be at a swap at this moment: then
- * nobody gets the parent's entries.
- */
-static void labels_after_fork(void) {
-  const bool mine = labels_known();
-  const onstack_label_entry kept = mine ? *labels_mine.entry : (onstack_label_entry){{NULL}};
-  onstack_label_entries_after_fork(mine);
-  labels_generation = labels_generation == UINT32_MAX ? LABELS_ENDED + 1 : labels_generation + 1;
-  labels_mine.entry = mine ? onstack_label_entry_claim((uint32_t)onstack_sys_gettid()) : NULL;
-  if (!labels_mine.entry) return;
-  *labels_mine.entry = kept;
-  labels_mine.generation = labels_generation;
-}
-
-static void labels_prepare(void) {
-  labels_ready = -pthread_key_create(&labels_key, labels_forget);
-  if (labels_ready < 0) return;
-  onstack_pin_self(); /* the key's destructor is in this object */
-  onstack_fork_set_labels(labels_after_fork);
-  /* The lock is not ours only in a signal handler, where this must not be called. */
-  if (!onstack_control_lock()) return;
-  labels_ready = onstack_fork_prepare();
-  onstack_control_unlock();
-}
-
-/* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
-static __attribute__((noinline)) int labels_enter(void) {
-  ONSTACK_UNCANCELLED;
-  onstack_fork_repair();
-  if (labels_known()) return 0; /* its parent's, repaired */
-  if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;
-  pthread_once(&labels_once, labels_prepare);
-  if (labels_ready < 0) return labels_ready;
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_label_entry *entry = onstack_label_entry_find(tid);
-  if (entry) labels_give_back(entry); /* of a thread that ended without its destructors */
-  entry = onstack_label_entry_claim(tid);
-  if (!entry) return -ENOMEM;
-  if (pthread_setspecific(labels_key, &labels_key) != 0) {
-    onstack_label_entry_release(entry);
-    return -ENOMEM;
-  }
-  labels_mine.entry = entry;
-  labels_mine.generation = labels_generation;
-  return 0;
-}
-
-int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before) {
-  if (before) *before = NULL;
-  if (place >= ONSTACK_LABELS_PLACES) return ONSTACK_E_OPTIONS;
-  if (!labels_known()) {
-    const int result = labels ? labels_enter() : 0;
-    if (result < 0 || !labels) return result;
-  }
-  const onstack_labels *old = labels_exchange(labels_mine.entry, place, labels);
-  if (before) *before = old;
-  return 0;
-}
-
-const onstack_labels *onstack_thread_labels_get(uint32_t place) {
-  return place < ONSTACK_LABELS_PLACES && labels_known() ? onstack_load_relaxed(&labels_mine.entry->sets[place]) : NULL;
-}
-
-/* With `set`, NULL: none, in place of the thread's own labels. */
-static void labels_put(const onstack_labels *set) {
-  onstack_labels_release(labels_exchange(labels_mine.entry, ONSTACK_LABELS_OWN, set));
-}
-
-static int labels_add(const onstack_labels *own, const char *key, const char *value) {
-  onstack_labels *one, *set;
-  int result = onstack_labels_new(&(onstack_label){key, value}, 1, &one);
-  if (result < 0) return result;
-  if (!own) {
-    labels_put(one);
-    return 0;
-  }
-  result = onstack_labels_merge(one, own, &set);
-  onstack_labels_release(one);
-  if (result == 0 && set->cut) {
-    onstack_labels_release(set);
-    return ONSTACK_E_OPTIONS;
-  }
-  if (result == 0) labels_put(set);
-  return result;
-}
-
-int onstack_thread_label_set(const char *key, const char *value) {
-  onstack_labels *rest;
-  int result = labels_known() ? 0 : labels_enter();
-  if (result < 0) return result;
-  const onstack_labels *own = labels_mine.entry->sets[ONSTACK_LABELS_OWN];
-  if (value) return labels_add(own, key, value);
-  result = onstack_label_set_without(own, key, &rest);
-  if (result == 0) labels_put(rest);
-  return result;
-}
-
-void onstack_thread_labels_clear(void) {
-  if (labels_known()) labels_put(NULL);
-}
-
-/* ---- goroutines: finds out where they keep their labels, with the host's help, and turns their reading on ---- */
-
-#define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
-
-/* The runtime whose code holds `text`; found by the first session, or here. */
-static onstack_go_runtime *go_labels_runtime(uint64_t address) {
-  ONSTACK_UNCANCELLED;
-  if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
-  return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
-}
-
-int onstack_go_labels_find(uint64_t text, uint64_t labels) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  uint64_t goroutine;
-  int found = ONSTACK_E_UNSUPPORTED;
-  if (!go || labels == 0 || (goroutine = onstack_go_current(go)) == 0) return ONSTACK_E_UNSUPPORTED;
-  for (uint32_t offset = 0; offset < GO_LABELS_G; offset += 8) {
-    uint64_t pair[2];
-    if (!onstack_memory_copy_pair(goroutine + offset, pair)) break; /* the end of a page, at worst */
-    if (pair[0] != labels) continue;
-    if (found >= 0) return ONSTACK_E_UNSUPPORTED; /* not the only one */
-    found = (int)offset;
-  }
-  return found;
-}
-
-int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  if (!go) return ONSTACK_E_UNSUPPORTED;
-  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
-  return (int)(result & ~ONSTACK_GO_LABELS_CUT);
-}
-
-int onstack_go_labels_use(uint64_t text, uint32_t offset) {
-  onstack_go_runtime *go = go_labels_runtime(text);
-  if (!go || offset >= GO_LABELS_G) return ONSTACK_E_UNSUPPORTED;
-  onstack_store_relaxed(&go->layout.g_labels, offset);
-  return 0;
 }
 
 /* ---- core/sampler/api/traceback.c ---- */

@@ -20,8 +20,8 @@
 
 #include "platform/defs.h"
 #include "platform/loader.h"
-#include "sampler/api/start.h"
-#include "sampler/api/statistics_text.h"
+#include "sampler/api/session.h"
+#include "sampler/api/statistics.h"
 #include "onstack/profile.h"
 
 #include <signal.h>

@@ -7,7 +7,7 @@
 #include "platform/loader.h"
 #include "platform/sys.h"
 #include "platform/calls.h"
-#include "sampler/api/interpreters.h"
+#include "sampler/api/session.h"
 #include "sampler/signal/own_threads.h"
 #include "preload/first_ticks.h"
 #include "preload/descriptors.h"

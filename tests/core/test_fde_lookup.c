@@ -6,7 +6,7 @@
 #include "sampler/modules/fde_lookup.h"
 #include "sampler/modules/modules.h"
 #include "sampler/modules/rule_table.h"
-#include "sampler/api/start.h"
+#include "sampler/api/session.h"
 #include "support.h"
 
 #include <link.h>

@@ -2,7 +2,7 @@
 /* The library's own threads: what falls due on them does not wake the host, and no handler of the host's runs there. */
 #include "support.h"
 
-#include "sampler/api/choose.h"
+#include "sampler/api/options.h"
 #include "sampler/source/discovery.h"
 #include "sampler/source/threads.h"
 #include "sampler/signal/own_threads.h"

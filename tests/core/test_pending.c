@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Samples of the time before the rules are there: their stacks are kept, and walked when the rules are. */
 #include "sampler/ring/kept.h"
-#include "sampler/api/start.h"
+#include "sampler/api/session.h"
 #include "support.h"
 
 #include <sys/mman.h>

@@ -6,7 +6,7 @@
  * let us trace. No frame may ever be invented and no root claimed too early; what else is asked for is in the options.
  */
 #include "sampler/session/code_map_update.h"
-#include "sampler/api/choose.h"
+#include "sampler/api/options.h"
 #include "sampler/modules/modules.h"
 #include "subject.h"
 #include "tracer.h"

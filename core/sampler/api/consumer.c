@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
 #include "sampler/api/session.h"
-#include "sampler/api/spans.h"
-#include "sampler/api/start.h"
 
 #include "platform/calls.h"
 #include "platform/process.h"
 #include "sampler/signal/action.h"
 #include "sampler/session/code_map_update.h"
-#include "sampler/api/fork.h"
 #include "sampler/modules/modules.h"
 #include "sampler/source/source.h"
-#include "sampler/api/slots.h"
 #include "sampler/source/threads.h"
 #include "sampler/unwind/code_map.h"
 #include "sampler/signal/own_threads.h"

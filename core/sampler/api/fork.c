@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/api/fork.h"
+#include "sampler/api/session.h"
 
 #include "platform/atomics.h"
 #include "platform/loader.h"
@@ -7,7 +7,6 @@
 #include "platform/calls.h"
 #include "sampler/signal/action.h"
 #include "sampler/threads/task.h"
-#include "sampler/api/slots.h"
 #include "platform/process.h"
 #include "sampler/unwind/memory.h"
 #include "sampler/unwind/walk.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/api/interpreters.h"
+#include "sampler/api/session.h"
 
 #include "platform/process.h"
 #include "platform/calls.h"
 #include "platform/interpreted.h"
 #include "profile/report.h"
-#include "sampler/api/fork.h"
 #include "sampler/unwind/generated_code.h"
 
 #include <errno.h>

@@ -5,14 +5,10 @@
 #include "platform/calls.h"
 #include "platform/process.h"
 #include "platform/sys.h"
-#include "sampler/api/choose.h"
-#include "sampler/api/fork.h"
 #include "sampler/api/options.h"
 #include "sampler/modules/modules.h"
 #include "sampler/source/source.h"
-#include "sampler/api/slots.h"
 #include "sampler/source/threads.h"
-#include "sampler/api/start.h"
 #include "profile/generated/generated.h"
 
 #include <errno.h>

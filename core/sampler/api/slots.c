@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "sampler/api/slots.h"
+#include "sampler/api/session.h"
 
 #include "platform/process.h"
 #include "platform/sys.h"
-#include "sampler/api/choose.h"
 #include "sampler/api/options.h"
 #include "sampler/session/code_map_update.h"
 #include "platform/loader.h"

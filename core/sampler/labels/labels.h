@@ -2,7 +2,7 @@
 /*
  * The labels that the application has given to threads, by thread id.
  *
- * Only a thread itself changes its entry (core/sampler/api/thread_labels.c), and only its own handler reads it: a set comes
+ * Only a thread itself changes its entry (core/sampler/api/labels.c), and only its own handler reads it: a set comes
  * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
  * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
  * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A session's statistics as lines (onstack_session_stats_text), and as the preload writes them. */
-#ifndef ONSTACK_SAMPLER_API_STATISTICS_TEXT_H
-#define ONSTACK_SAMPLER_API_STATISTICS_TEXT_H
-
-#include "platform/defs.h"
+#ifndef ONSTACK_SAMPLER_API_STATISTICS_H
+#define ONSTACK_SAMPLER_API_STATISTICS_H
 
 #include "onstack/onstack.h"
+#include "platform/defs.h"
 
 /* Ticks that are in a session's profile and not in its own counters. */
 typedef struct onstack_statistics_more {
