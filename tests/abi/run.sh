@@ -39,7 +39,7 @@ run_old_library() { # name, commit
     return
   fi
   mkdir -p "$tree"
-  if git archive "$2" core | tar x -C "$tree" &&
+  if git archive "$2" core plugins | tar x -C "$tree" &&
     make --no-print-directory -s -j2 -C "$tree" -f core/Makefile lib >"$out/make.log" 2>&1; then
     run_program header-of-today "library-$1" "$tree/build/lib"
     run_program header-of-later "library-$1" "$tree/build/lib"
