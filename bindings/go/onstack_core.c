@@ -13121,26 +13121,8 @@ void onstack_slots_after_fork(void) {
 
 /* ---- core/sampler/api/statistics.c ---- */
 /* What a session says about itself: counters, and how the frames in each module were walked. */
-/* ---- core/sampler/api/statistics.h ---- */
-/* A session's statistics as lines (onstack_session_stats_text), and as the preload writes them. */
-#ifndef ONSTACK_SAMPLER_API_STATISTICS_H
-#define ONSTACK_SAMPLER_API_STATISTICS_H
-
-/* Ticks that are in a session's profile and not in its own counters. */
-typedef struct onstack_statistics_more {
-  uint64_t unattributed;               /* that nobody could take */
-  uint64_t samples, weight, truncated; /* taken without it */
-} onstack_statistics_more;
-
-/* `more` is added. `modules`: their lines too. Errors: as onstack_session_stats_text. */
-ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
-                                              onstack_writer writer, void *data);
-
-#endif
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13279,6 +13261,30 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
   onstack_ours--;
   return result;
 }
+
+/* ---- core/sampler/api/statistics_text.c ---- */
+/* ---- core/sampler/api/statistics.h ---- */
+/* A session's statistics as lines (onstack_session_stats_text), and as the preload writes them. */
+#ifndef ONSTACK_SAMPLER_API_STATISTICS_H
+#define ONSTACK_SAMPLER_API_STATISTICS_H
+
+/* Ticks that are in a session's profile and not in its own counters. */
+typedef struct onstack_statistics_more {
+  uint64_t unattributed;               /* that nobody could take */
+  uint64_t samples, weight, truncated; /* taken without it */
+} onstack_statistics_more;
+
+/* `more` is added. `modules`: their lines too. Errors: as onstack_session_stats_text. */
+ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, const onstack_statistics_more *more, bool modules,
+                                              onstack_writer writer, void *data);
+
+#endif
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define TEXT_MODULES 20u
 #define TEXT_PATH ((size_t)4096)

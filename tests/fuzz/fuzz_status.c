@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "sampler/api/statistics.c" /* its buffer */
+#include "sampler/api/statistics_text.c" /* its buffer */
 
 #include "profile/store/store.h"
 
