@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use hyper_util::rt::TokioIo;
 use onstack_http::Handler;
 use onstack_profile::Profile;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::common::pprof;
@@ -29,7 +29,13 @@ fn spawn(server: impl FnOnce(TcpListener) -> ServerFuture) -> SocketAddr {
     // One thread: a handler that blocks it would stop all else.
     let builder = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let runtime = RUNTIME.get_or_init(builder);
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let listener = runtime.block_on(async {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_send_buffer_size(16 << 10)?; // connections inherit it, so that a client that does not read is noticed
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        socket.listen(1024)
+    });
+    let listener = listener.unwrap();
     let address = listener.local_addr().unwrap();
     runtime.spawn(server(listener));
     address
