@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use onstack::Result;
-use onstack_profile::message::{Function, Label, Line, Location, Mapping, ProfileMessage, Sample, ValueType};
+use onstack_profile::message::{Function, Interner, Label, Line, Location, Mapping, ProfileMessage, Sample, ValueType};
 use onstack_profile::Profile;
 
 use crate::frames::{Frame, Frames, ReportTiming, Symbol, UnresolvedFrames};
@@ -214,7 +214,7 @@ const NO_FRAMES: &str = "[no frames]";
 
 struct Rebuild<'a> {
     message: ProfileMessage,
-    strings: HashMap<String, i64>,
+    strings: Interner,
     functions: HashMap<(i64, i64), u64>,
     places: HashMap<Place, u64>,
     shared: &'a Shared,
@@ -224,8 +224,7 @@ impl<'a> Rebuild<'a> {
     /// `frame`: what the message has beside its stacks; `shared`: the mappings of places whose address lies in several.
     fn new(frame: &ProfileMessage, shared: &'a Shared) -> Self {
         let message = frame.clone();
-        let strings =
-            message.string_table.iter().enumerate().map(|(index, text)| (text.clone(), index as i64)).collect();
+        let strings = Interner::new(&message.string_table);
         Self { message, strings, functions: HashMap::new(), places: HashMap::new(), shared }
     }
 
@@ -256,13 +255,7 @@ impl<'a> Rebuild<'a> {
     }
 
     fn text(&mut self, text: &str) -> i64 {
-        if let Some(&index) = self.strings.get(text) {
-            return index;
-        }
-        let index = self.message.string_table.len() as i64;
-        self.message.string_table.push(text.to_owned());
-        self.strings.insert(text.to_owned(), index);
-        index
+        self.strings.intern(&mut self.message.string_table, text)
     }
 
     fn function(&mut self, symbol: &Symbol) -> Option<u64> {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::message::{Function, Label, Line, Location, Mapping, ProfileMessage, Sample};
+use crate::message::{Function, Interner, Label, Line, Location, Mapping, ProfileMessage, Sample};
 use crate::profile::Profile;
 use onstack::{Error, Result};
 
@@ -15,7 +15,7 @@ type Place = (u64, u64, Vec<(u64, i64)>);
 #[derive(Default)]
 pub struct Merge {
     message: ProfileMessage,
-    strings: HashMap<String, i64>,
+    strings: Interner,
     mappings: HashMap<(i64, i64, u64, u64), (u64, u64)>,
     functions: HashMap<(i64, i64, i64, i64), u64>,
     locations: HashMap<Place, u64>,
@@ -106,8 +106,7 @@ impl Merge {
             types.map(|value| (message.text(value.r#type).into(), message.text(value.unit).into())).collect()
         };
         if self.message.sample_type.is_empty() {
-            self.message.string_table.push(String::new());
-            self.strings.insert(String::new(), 0);
+            self.intern(""); // the first string of a table
             let mut value = |value: &crate::message::ValueType| crate::message::ValueType {
                 r#type: self.intern(from.text(value.r#type)),
                 unit: self.intern(from.text(value.unit)),
@@ -130,13 +129,7 @@ impl Merge {
     }
 
     fn intern(&mut self, text: &str) -> i64 {
-        if let Some(&index) = self.strings.get(text) {
-            return index;
-        }
-        let index = self.message.string_table.len() as i64;
-        self.message.string_table.push(text.to_owned());
-        self.strings.insert(text.to_owned(), index);
-        index
+        self.strings.intern(&mut self.message.string_table, text)
     }
 
     fn function(&mut self, from: &ProfileMessage, function: &Function) -> u64 {

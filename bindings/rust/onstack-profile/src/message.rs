@@ -2,6 +2,7 @@
 //! The messages of a pprof profile, as `github.com/google/pprof/proto/profile.proto` has them. Strings are indices into
 //! the profile's table, whose first entry is empty; what that file says about each field holds here.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::wire::{put_bytes, put_number, Damage, Field, Message, Reader, Value};
@@ -184,6 +185,28 @@ impl ProfileMessage {
             self.string_table.push(text.to_owned());
             self.string_table.len() - 1
         }) as i64
+    }
+}
+
+/// Finds the strings of a table in constant time, to add many of them.
+#[derive(Debug, Default)]
+pub struct Interner(HashMap<String, i64>);
+
+impl Interner {
+    /// Knows the strings of this table.
+    pub fn new(table: &[String]) -> Self {
+        Self(table.iter().enumerate().map(|(index, text)| (text.clone(), index as i64)).collect())
+    }
+
+    /// Returns the index of a string in the table that this interner knows; adds the string if it is missing.
+    pub fn intern(&mut self, table: &mut Vec<String>, text: &str) -> i64 {
+        if let Some(&index) = self.0.get(text) {
+            return index;
+        }
+        let index = table.len() as i64;
+        table.push(text.to_owned());
+        self.0.insert(text.to_owned(), index);
+        index
     }
 }
 

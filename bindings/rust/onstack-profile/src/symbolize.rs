@@ -14,7 +14,7 @@ use onstack::Named;
 
 use crate::demangle::demangle;
 use crate::dwarf::{self, DebugInfo};
-use crate::message::{Function, Line, Mapping, ProfileMessage};
+use crate::message::{Function, Interner, Line, Mapping, ProfileMessage};
 use crate::storage::{open_regular, Header, Storage};
 
 /// Gives places that have no file names, lines and inlined functions, as far as debug information on this machine says
@@ -104,22 +104,18 @@ const PAGE: u64 = 4096;
 /// The functions that were added, by names and file.
 struct Functions {
     known: HashMap<(i64, i64, i64), u64>,
-    strings: HashMap<String, i64>,
+    strings: Interner,
     last: u64,
 }
 
 impl Functions {
     fn of(message: &ProfileMessage) -> Self {
-        let strings = message.string_table.iter().enumerate().map(|(index, text)| (text.clone(), index as i64));
         let last = message.function.iter().map(|function| function.id).max().unwrap_or(0);
-        Self { known: HashMap::new(), strings: strings.collect(), last }
+        Self { known: HashMap::new(), strings: Interner::new(&message.string_table), last }
     }
 
     fn text(&mut self, message: &mut ProfileMessage, text: &str) -> i64 {
-        *self.strings.entry(text.to_owned()).or_insert_with(|| {
-            message.string_table.push(text.to_owned());
-            message.string_table.len() as i64 - 1
-        })
+        self.strings.intern(&mut message.string_table, text)
     }
 
     fn line(&mut self, message: &mut ProfileMessage, line: &Named) -> Line {
