@@ -41,11 +41,7 @@ func WriteOTLP(w io.Writer, from io.WriterTo, resource map[string]string) error 
 			return fmt.Errorf("onstackhttp: resource attribute %q: give a key and a value in UTF-8: %w", key, onstack.ErrOptions)
 		}
 	}
-	var raw bytes.Buffer
-	if _, err := from.WriteTo(&raw); err != nil {
-		return err
-	}
-	parsed, err := profile.ParseData(raw.Bytes())
+	parsed, err := readBack(from.WriteTo)
 	if err != nil {
 		return err
 	}
@@ -55,6 +51,15 @@ func WriteOTLP(w io.Writer, from io.WriterTo, resource map[string]string) error 
 	}
 	_, err = w.Write(message)
 	return err
+}
+
+// readBack parses what a profile writes in pprof's format.
+func readBack(write func(io.Writer) (int64, error)) (*profile.Profile, error) {
+	var raw bytes.Buffer
+	if _, err := write(&raw); err != nil {
+		return nil, err
+	}
+	return profile.ParseData(raw.Bytes())
 }
 
 // scopeVersion is onstack's version, kept by ci/check-versions.py.
@@ -99,24 +104,20 @@ func otlpOf(p *profile.Profile, resource map[string]string) ([]byte, error) {
 	return proto.Marshal(data)
 }
 
-// otlpColumns has the sample types' indexes: first the one that readers show.
-func otlpColumns(p *profile.Profile) []int {
-	shown := len(p.SampleType) - 1 // unless the profile names another
-	for i, sampleType := range p.SampleType {
-		if sampleType.Type == p.DefaultSampleType {
-			shown = i
-		}
+// otlpColumns has the sample types' indexes: first the one that readers show, which is the last unless the profile names another.
+func otlpColumns(p *profile.Profile) (columns []int) {
+	shown := slices.IndexFunc(p.SampleType, func(one *profile.ValueType) bool { return one.Type == p.DefaultSampleType })
+	if shown < 0 {
+		shown = len(p.SampleType) - 1
 	}
-	var columns []int
 	for i := range p.SampleType {
-		if i != shown {
+		if i == shown {
+			columns = slices.Insert(columns, 0, i)
+		} else {
 			columns = append(columns, i)
 		}
 	}
-	if shown < 0 {
-		return nil
-	}
-	return append([]int{shown}, columns...)
+	return columns
 }
 
 // otlpResource has a service.name in any case: OpenTelemetry requires one.

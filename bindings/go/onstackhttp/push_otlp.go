@@ -14,7 +14,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -60,11 +59,7 @@ func isAttribute(text string) bool {
 }
 
 func takeOTLP(t *pushTarget, source pushSource) (*pushProfile, error) {
-	var taken, gzipped bytes.Buffer
-	if _, err := source.TakeTo(&taken); err != nil {
-		return nil, err
-	}
-	parsed, err := profile.ParseData(taken.Bytes())
+	parsed, err := readBack(source.TakeTo)
 	if err != nil || len(parsed.Sample) == 0 {
 		return nil, err
 	}
@@ -72,6 +67,7 @@ func takeOTLP(t *pushTarget, source pushSource) (*pushProfile, error) {
 	if err != nil {
 		return nil, err
 	}
+	var gzipped bytes.Buffer
 	packer := gzip.NewWriter(&gzipped)
 	if _, err := packer.Write(message); err != nil {
 		return nil, err
