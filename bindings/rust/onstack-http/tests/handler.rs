@@ -9,7 +9,6 @@ mod service;
 use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -162,12 +161,11 @@ fn a_process_that_has_all_sessions_says_so() {
 const LABELLED: usize = 200;
 
 /// Threads that wait, each with a label of 4,000 letters that do not compress well.
-struct Labelled(Arc<AtomicBool>, Vec<JoinHandle<()>>);
+struct Labelled(Arc<Barrier>, Vec<JoinHandle<()>>);
 
 impl Labelled {
     fn begin() -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let ready = Arc::new(Barrier::new(LABELLED + 1));
+        let all = Arc::new(Barrier::new(LABELLED + 1));
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut letter = || {
             state ^= state << 13;
@@ -177,28 +175,23 @@ impl Labelled {
         };
         let threads = (0..LABELLED).map(|_| {
             let label: String = (0..4000).map(|_| letter()).collect();
-            let (over, ready) = (over.clone(), ready.clone());
+            let all = all.clone();
             thread::spawn(move || {
                 let _label = onstack::thread_label("large", &label).unwrap();
-                ready.wait();
-                while !over.load(Ordering::Relaxed) {
-                    thread::park();
-                }
+                all.wait(); // each has its label
+                all.wait(); // the test is over
             })
         });
         let threads = threads.collect();
-        ready.wait();
-        Self(over, threads)
+        all.wait();
+        Self(all, threads)
     }
 }
 
 impl Drop for Labelled {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-        for thread in self.1.drain(..) {
-            thread.thread().unpark();
-            thread.join().unwrap();
-        }
+        self.0.wait();
+        self.1.drain(..).for_each(|thread| thread.join().unwrap());
     }
 }
 
