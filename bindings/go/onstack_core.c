@@ -10882,7 +10882,6 @@ ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint3
 /* A string, nested message or packed field. */
 ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
                                                  size_t length);
-ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
 /* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
 ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
 ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
@@ -24397,8 +24396,8 @@ int onstack_memory_text(uint64_t sampled, const onstack_runtime_memory *runtime,
  */
 /* ---- core/profile/tables.h ---- */
 /*
- * What the samples of a written profile refer to by number: locations, functions, mappings. pprof and OTLP number them
- * alike: 1, 2, ... without a gap and in the order of the file, since some servers refuse a profile otherwise; 0 is none.
+ * The locations, functions and mappings to which the samples of a pprof profile refer by number. The numbers are 1, 2, ...
+ * without a gap and in the order of the file, because some servers refuse a profile otherwise; 0 is none.
  * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met them.
  */
 #ifndef ONSTACK_PROFILE_TABLES_H
@@ -24407,11 +24406,19 @@ int onstack_memory_text(uint64_t sampled, const onstack_runtime_memory *runtime,
 /* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
 #define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
 
-/* The fields by which formats differ here. Line has the same in all: function 1, line 2. */
-typedef struct onstack_profile_table_fields {
-  uint32_t location_line;
-  uint32_t function_name; /* system name, file and first line come after it */
-} onstack_profile_table_fields;
+/* Field numbers of profile.proto (profile/pprof/pprof.c). */
+
+enum { pprof_location_id = 1, pprof_location_mapping_id = 2, pprof_location_address = 3, pprof_location_line = 4 };
+
+enum { pprof_line_function_id = 1, pprof_line_line = 2 };
+
+enum {
+  pprof_function_id = 1,
+  pprof_function_name = 2,
+  pprof_function_system_name = 3,
+  pprof_function_filename = 4,
+  pprof_function_start_line = 5
+};
 
 typedef struct onstack_profile_table_mapping {
   uint32_t number; /* 0: no location lies in it */
@@ -24423,8 +24430,7 @@ typedef struct onstack_profile_table_mapping {
 } onstack_profile_table_mapping;
 
 typedef struct onstack_profile_tables {
-  onstack_profile_report *report; /* its strings become the string table */
-  const onstack_profile_table_fields *fields;
+  onstack_profile_report *report;          /* its strings become the string table */
   onstack_profile_table_mapping *mappings; /* beside report->view.maps->items */
   uint32_t *mapping_order;                 /* the items that have a number, by number */
   uint32_t mapping_count;
@@ -24435,8 +24441,7 @@ typedef struct onstack_profile_tables {
 } onstack_profile_tables;
 
 /* Errors: -ENOMEM (release it all the same). */
-ONSTACK_INTERNAL int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
-                                                 const onstack_profile_table_fields *fields);
+ONSTACK_INTERNAL int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report);
 ONSTACK_INTERNAL void onstack_profile_tables_release(onstack_profile_tables *tables);
 
 /* Adds the numbers of a stack's locations, leaf first. */
@@ -24504,7 +24509,8 @@ ONSTACK_INTERNAL uint64_t onstack_profile_columns_value(const onstack_profile_co
 #include <stdio.h>
 #include <string.h>
 
-/* Field numbers of profile.proto (github.com/google/pprof/proto): pprof_<message>_<field>. Those that are written. */
+/* Field numbers of profile.proto (github.com/google/pprof/proto): pprof_<message>_<field>. Those that are written;
+   Location, Line and Function are in profile/tables.h. */
 
 enum {
   pprof_profile_sample_type = 1,
@@ -24539,18 +24545,6 @@ enum {
   pprof_mapping_has_filenames = 8,
   pprof_mapping_has_line_numbers = 9,
   pprof_mapping_has_inline_frames = 10
-};
-
-enum { pprof_location_id = 1, pprof_location_mapping_id = 2, pprof_location_address = 3, pprof_location_line = 4 };
-
-enum { pprof_line_function_id = 1, pprof_line_line = 2 };
-
-enum {
-  pprof_function_id = 1,
-  pprof_function_name = 2,
-  pprof_function_system_name = 3,
-  pprof_function_filename = 4,
-  pprof_function_start_line = 5
 };
 
 /* A pair takes two NULs at least; two labels are our own. */
@@ -24821,10 +24815,8 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
 }
 
 static int pprof_write_all(onstack_profile_report *report, onstack_profile_output *output) {
-  static const onstack_profile_table_fields fields = {.location_line = pprof_location_line,
-                                                      .function_name = pprof_function_name};
   onstack_pprof_writer writer = {.report = report, .output = output, .columns = onstack_profile_columns_of(report)};
-  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
+  int error = onstack_profile_tables_open(&writer.tables, report);
   if (error == 0) error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = pprof_write_tables(&writer);
@@ -25532,7 +25524,6 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
 }
 
 #define ONSTACK_PROTOBUF_WIRE_VARINT 0u
-#define ONSTACK_PROTOBUF_WIRE_FIXED 1u
 #define ONSTACK_PROTOBUF_WIRE_BYTES 2u
 
 static bool protobuf_room(onstack_protobuf *message, size_t bytes) {
@@ -25578,10 +25569,6 @@ void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t
 void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes, size_t length) {
   onstack_protobuf_add_head(message, field, length);
   onstack_protobuf_add_encoded(message, bytes, length);
-}
-
-void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text) {
-  onstack_protobuf_add_bytes(message, field, text, strlen(text));
 }
 
 void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part) {
@@ -26310,8 +26297,6 @@ uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, c
 
 /* What samples refer to by number. */
 
-enum { tables_line_function = 1, tables_line_line = 2 };
-
 #define TABLES_ENGINE_NAME 80u /* what is longer is cut */
 #define ONSTACK_TABLES_OVERFLOW (ONSTACK_TRUNCATION_COUNT + 1)
 
@@ -26344,20 +26329,19 @@ const char *onstack_profile_tables_special_name(const onstack_profile_tables *ta
 
 /* Adds a Line to a Location. Equal functions are one. */
 static int tables_add_line(onstack_profile_tables *tables, const onstack_profile_line *line, onstack_protobuf *location) {
-  const uint32_t field = tables->fields->function_name;
   onstack_protobuf *function = &tables->function;
   uint32_t number;
-  onstack_protobuf_add_number(function, field, line->name);
-  onstack_protobuf_add_number(function, field + 1, line->system_name);
-  onstack_protobuf_add_number(function, field + 2, line->file);
-  onstack_protobuf_add_number(function, field + 3, (uint64_t)line->start_line);
+  onstack_protobuf_add_number(function, pprof_function_name, line->name);
+  onstack_protobuf_add_number(function, pprof_function_system_name, line->system_name);
+  onstack_protobuf_add_number(function, pprof_function_filename, line->file);
+  onstack_protobuf_add_number(function, pprof_function_start_line, (uint64_t)line->start_line);
   if (function->failed) return -ENOMEM;
   int error = onstack_profile_strings_add_bytes(&tables->functions, function->bytes, function->used, &number);
   function->used = 0;
   if (error != 0) return error;
-  onstack_protobuf_add_number(&tables->line, tables_line_function, number);
-  onstack_protobuf_add_number(&tables->line, tables_line_line, (uint64_t)line->line);
-  onstack_protobuf_add_part(location, tables->fields->location_line, &tables->line);
+  onstack_protobuf_add_number(&tables->line, pprof_line_function_id, number);
+  onstack_protobuf_add_number(&tables->line, pprof_line_line, (uint64_t)line->line);
+  onstack_protobuf_add_part(location, pprof_location_line, &tables->line);
   return 0;
 }
 
@@ -26441,10 +26425,9 @@ int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables, const
   return onstack_profile_strings_add(strings, text, 2 * (size_t)mapping->build_id.length, build_id);
 }
 
-int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
-                                const onstack_profile_table_fields *fields) {
+int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report) {
   const size_t count = report->view.maps->count;
-  *tables = (onstack_profile_tables){.report = report, .fields = fields};
+  *tables = (onstack_profile_tables){.report = report};
   int error = onstack_profile_strings_init(&tables->functions);
   if (error != 0) return error;
   tables->mappings = calloc(count + 1, sizeof(*tables->mappings));

@@ -99,8 +99,6 @@ uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, c
 
 /* What samples refer to by number. */
 
-enum { tables_line_function = 1, tables_line_line = 2 };
-
 #define TABLES_ENGINE_NAME 80u /* what is longer is cut */
 #define ONSTACK_TABLES_OVERFLOW (ONSTACK_TRUNCATION_COUNT + 1)
 
@@ -133,20 +131,19 @@ const char *onstack_profile_tables_special_name(const onstack_profile_tables *ta
 
 /* Adds a Line to a Location. Equal functions are one. */
 static int tables_add_line(onstack_profile_tables *tables, const onstack_profile_line *line, onstack_protobuf *location) {
-  const uint32_t field = tables->fields->function_name;
   onstack_protobuf *function = &tables->function;
   uint32_t number;
-  onstack_protobuf_add_number(function, field, line->name);
-  onstack_protobuf_add_number(function, field + 1, line->system_name);
-  onstack_protobuf_add_number(function, field + 2, line->file);
-  onstack_protobuf_add_number(function, field + 3, (uint64_t)line->start_line);
+  onstack_protobuf_add_number(function, pprof_function_name, line->name);
+  onstack_protobuf_add_number(function, pprof_function_system_name, line->system_name);
+  onstack_protobuf_add_number(function, pprof_function_filename, line->file);
+  onstack_protobuf_add_number(function, pprof_function_start_line, (uint64_t)line->start_line);
   if (function->failed) return -ENOMEM;
   int error = onstack_profile_strings_add_bytes(&tables->functions, function->bytes, function->used, &number);
   function->used = 0;
   if (error != 0) return error;
-  onstack_protobuf_add_number(&tables->line, tables_line_function, number);
-  onstack_protobuf_add_number(&tables->line, tables_line_line, (uint64_t)line->line);
-  onstack_protobuf_add_part(location, tables->fields->location_line, &tables->line);
+  onstack_protobuf_add_number(&tables->line, pprof_line_function_id, number);
+  onstack_protobuf_add_number(&tables->line, pprof_line_line, (uint64_t)line->line);
+  onstack_protobuf_add_part(location, pprof_location_line, &tables->line);
   return 0;
 }
 
@@ -230,10 +227,9 @@ int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables, const
   return onstack_profile_strings_add(strings, text, 2 * (size_t)mapping->build_id.length, build_id);
 }
 
-int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
-                                const onstack_profile_table_fields *fields) {
+int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report) {
   const size_t count = report->view.maps->count;
-  *tables = (onstack_profile_tables){.report = report, .fields = fields};
+  *tables = (onstack_profile_tables){.report = report};
   int error = onstack_profile_strings_init(&tables->functions);
   if (error != 0) return error;
   tables->mappings = calloc(count + 1, sizeof(*tables->mappings));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the samples of a written profile refer to by number: locations, functions, mappings. pprof and OTLP number them
- * alike: 1, 2, ... without a gap and in the order of the file, since some servers refuse a profile otherwise; 0 is none.
+ * The locations, functions and mappings to which the samples of a pprof profile refer by number. The numbers are 1, 2, ...
+ * without a gap and in the order of the file, because some servers refuse a profile otherwise; 0 is none.
  * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met them.
  */
 #ifndef ONSTACK_PROFILE_TABLES_H
@@ -13,11 +13,19 @@
 /* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
 #define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
 
-/* The fields by which formats differ here. Line has the same in all: function 1, line 2. */
-typedef struct onstack_profile_table_fields {
-  uint32_t location_line;
-  uint32_t function_name; /* system name, file and first line come after it */
-} onstack_profile_table_fields;
+/* Field numbers of profile.proto (profile/pprof/pprof.c). */
+
+enum { pprof_location_id = 1, pprof_location_mapping_id = 2, pprof_location_address = 3, pprof_location_line = 4 };
+
+enum { pprof_line_function_id = 1, pprof_line_line = 2 };
+
+enum {
+  pprof_function_id = 1,
+  pprof_function_name = 2,
+  pprof_function_system_name = 3,
+  pprof_function_filename = 4,
+  pprof_function_start_line = 5
+};
 
 typedef struct onstack_profile_table_mapping {
   uint32_t number; /* 0: no location lies in it */
@@ -29,8 +37,7 @@ typedef struct onstack_profile_table_mapping {
 } onstack_profile_table_mapping;
 
 typedef struct onstack_profile_tables {
-  onstack_profile_report *report; /* its strings become the string table */
-  const onstack_profile_table_fields *fields;
+  onstack_profile_report *report;          /* its strings become the string table */
   onstack_profile_table_mapping *mappings; /* beside report->view.maps->items */
   uint32_t *mapping_order;                 /* the items that have a number, by number */
   uint32_t mapping_count;
@@ -41,8 +48,7 @@ typedef struct onstack_profile_tables {
 } onstack_profile_tables;
 
 /* Errors: -ENOMEM (release it all the same). */
-ONSTACK_INTERNAL int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
-                                                 const onstack_profile_table_fields *fields);
+ONSTACK_INTERNAL int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report);
 ONSTACK_INTERNAL void onstack_profile_tables_release(onstack_profile_tables *tables);
 
 /* Adds the numbers of a stack's locations, leaf first. */

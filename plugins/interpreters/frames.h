@@ -9,7 +9,6 @@
 #define ONSTACK_INTERPRETERS_FRAMES_H
 
 #include "onstack/interpreters.h"
-#include "onstack/interpreter.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Field numbers of profile.proto (github.com/google/pprof/proto): pprof_<message>_<field>. Those that are written. */
+/* Field numbers of profile.proto (github.com/google/pprof/proto): pprof_<message>_<field>. Those that are written;
+   Location, Line and Function are in profile/tables.h. */
 
 enum {
   pprof_profile_sample_type = 1,
@@ -47,18 +48,6 @@ enum {
   pprof_mapping_has_filenames = 8,
   pprof_mapping_has_line_numbers = 9,
   pprof_mapping_has_inline_frames = 10
-};
-
-enum { pprof_location_id = 1, pprof_location_mapping_id = 2, pprof_location_address = 3, pprof_location_line = 4 };
-
-enum { pprof_line_function_id = 1, pprof_line_line = 2 };
-
-enum {
-  pprof_function_id = 1,
-  pprof_function_name = 2,
-  pprof_function_system_name = 3,
-  pprof_function_filename = 4,
-  pprof_function_start_line = 5
 };
 
 /* A pair takes two NULs at least; two labels are our own. */
@@ -329,10 +318,8 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
 }
 
 static int pprof_write_all(onstack_profile_report *report, onstack_profile_output *output) {
-  static const onstack_profile_table_fields fields = {.location_line = pprof_location_line,
-                                                      .function_name = pprof_function_name};
   onstack_pprof_writer writer = {.report = report, .output = output, .columns = onstack_profile_columns_of(report)};
-  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
+  int error = onstack_profile_tables_open(&writer.tables, report);
   if (error == 0) error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = pprof_write_tables(&writer);

@@ -50,7 +50,6 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
 }
 
 #define ONSTACK_PROTOBUF_WIRE_VARINT 0u
-#define ONSTACK_PROTOBUF_WIRE_FIXED 1u
 #define ONSTACK_PROTOBUF_WIRE_BYTES 2u
 
 static bool protobuf_room(onstack_protobuf *message, size_t bytes) {
@@ -96,10 +95,6 @@ void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t
 void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes, size_t length) {
   onstack_protobuf_add_head(message, field, length);
   onstack_protobuf_add_encoded(message, bytes, length);
-}
-
-void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text) {
-  onstack_protobuf_add_bytes(message, field, text, strlen(text));
 }
 
 void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part) {

@@ -48,7 +48,6 @@ ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint3
 /* A string, nested message or packed field. */
 ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
                                                  size_t length);
-ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
 /* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
 ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
 ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
