@@ -21,8 +21,8 @@ fi
 fresh=$(mktemp)
 all=$(mktemp --suffix .h)
 trap 'rm -f "$fresh" "$all"' EXIT
-for name in onstack profile heap labels interpreter traceback; do
-  echo "#include <onstack/$name.h>"
+for header in "$headers"/*.h; do
+  echo "#include <onstack/${header##*/}>"
 done >"$all"
 
 # No layout tests: their numbers are those of one machine, and a 32-bit build would fail on them.

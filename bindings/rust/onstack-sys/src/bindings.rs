@@ -56,11 +56,6 @@ pub const ONSTACK_RESTORE_EXACT: u32 = 1;
 pub const ONSTACK_RESTORE_IGNORE: u32 = 2;
 pub const ONSTACK_FORK_STOP: u32 = 1;
 pub const ONSTACK_FORK_FOLLOW: u32 = 2;
-pub const ONSTACK_TIMELINE_BYTES: u32 = 67108864;
-pub const ONSTACK_PPROF_SAMPLE_TIMES: u32 = 1000;
-pub const ONSTACK_LABELS_TASK: u32 = 0;
-pub const ONSTACK_LABELS_SPAN: u32 = 1;
-pub const ONSTACK_LABELS_PLACES: u32 = 2;
 pub const ONSTACK_INTERPRETED_BYTE: u32 = 192;
 pub const ONSTACK_INTERPRETED_ENTRY: u32 = 1;
 pub const ONSTACK_INTERPRETED_EMPTY: u32 = 2;
@@ -71,6 +66,11 @@ pub const ONSTACK_LOOP_JUMPS: u32 = 256;
 pub const ONSTACK_FRAME_SYMBOLS: u32 = 8;
 pub const ONSTACK_FRAME_SCRATCH: u32 = 8192;
 pub const ONSTACK_TEXT_NATIVE: u32 = 1;
+pub const ONSTACK_LABELS_TASK: u32 = 0;
+pub const ONSTACK_LABELS_SPAN: u32 = 1;
+pub const ONSTACK_LABELS_PLACES: u32 = 2;
+pub const ONSTACK_TIMELINE_BYTES: u32 = 67108864;
+pub const ONSTACK_PPROF_SAMPLE_TIMES: u32 = 1000;
 extern "C" {
     pub fn onstack_strerror(code: ::core::ffi::c_int) -> *const ::core::ffi::c_char;
 }
@@ -307,6 +307,223 @@ extern "C" {
 extern "C" {
     pub fn onstack_advice(key: *const ::core::ffi::c_char) -> *const ::core::ffi::c_char;
 }
+extern "C" {
+    pub fn onstack_heap_allocated(address: *const ::core::ffi::c_void, size: usize);
+}
+extern "C" {
+    pub fn onstack_heap_freed(address: *const ::core::ffi::c_void);
+}
+extern "C" {
+    pub fn onstack_heap_moved(
+        from: *const ::core::ffi::c_void,
+        to: *const ::core::ffi::c_void,
+        size: usize,
+    );
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_runtime_memory {
+    pub size: u32,
+    pub reserved: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub address: u64,
+    pub in_use: u64,
+    pub stacks: u64,
+    pub other: u64,
+    pub idle: u64,
+}
+extern "C" {
+    pub fn onstack_session_memory_text(
+        session: *mut onstack_session,
+        runtime: *const onstack_runtime_memory,
+        writer: onstack_writer,
+        data: *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_heap_state {
+    pub number: u32,
+    pub mask: u32,
+    pub marks: *const u8,
+}
+extern "C" {
+    pub fn onstack_heap_state_get() -> *const onstack_heap_state;
+}
+extern "C" {
+    pub fn onstack_heap_distance() -> u64;
+}
+extern "C" {
+    pub fn onstack_heap_take(address: *const ::core::ffi::c_void, size: usize);
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_interpreted_frame {
+    pub function: u64,
+    pub position: u32,
+    pub flags: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_loop_code {
+    pub low: u64,
+    pub high: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_frame_memory {
+    pub read: ::core::option::Option<
+        unsafe extern "C" fn(address: u64, to: *mut ::core::ffi::c_void, bytes: u32) -> u32,
+    >,
+    pub read_own: ::core::option::Option<unsafe extern "C" fn(address: u64, word: *mut u64) -> u32>,
+    pub scratch: *mut ::core::ffi::c_void,
+    pub scratch_bytes: u32,
+    pub tid: i32,
+    pub thread_pointer: u64,
+    pub place: *mut u64,
+    pub find: ::core::option::Option<
+        unsafe extern "C" fn(
+            memory: *const onstack_frame_memory,
+            names: *const *const ::core::ffi::c_char,
+            count: u32,
+            needed: u32,
+            found: *mut onstack_loop_code,
+        ) -> u32,
+    >,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_frame_text {
+    pub size: u32,
+    pub line: u32,
+    pub start_line: u32,
+    pub flags: u32,
+    pub function: [::core::ffi::c_char; 256usize],
+    pub file: [::core::ffi::c_char; 512usize],
+    pub language: [::core::ffi::c_char; 16usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_frame_provider {
+    pub size: u32,
+    pub stack_bytes: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub data: *mut ::core::ffi::c_void,
+    pub prepare: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+            loops: *mut onstack_loop_code,
+        ) -> ::core::ffi::c_int,
+    >,
+    pub copy: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+            frames: *mut onstack_interpreted_frame,
+            capacity: u32,
+        ) -> u32,
+    >,
+    pub copy_of: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+            hint: *mut u64,
+            frames: *mut onstack_interpreted_frame,
+            capacity: u32,
+        ) -> u32,
+    >,
+    pub describe: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+            frame: *const onstack_interpreted_frame,
+            text: *mut onstack_frame_text,
+        ) -> ::core::ffi::c_int,
+    >,
+    pub is_alive: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+        ) -> ::core::ffi::c_int,
+    >,
+    pub is_innermost: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+        ) -> ::core::ffi::c_int,
+    >,
+}
+extern "C" {
+    pub fn onstack_frame_provider_register(
+        provider: *const onstack_frame_provider,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_interpreted_describe(
+        frame: u64,
+        text: *mut onstack_frame_text,
+    ) -> ::core::ffi::c_int;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_label {
+    pub key: *const ::core::ffi::c_char,
+    pub value: *const ::core::ffi::c_char,
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct onstack_labels {
+    _unused: [u8; 0],
+}
+extern "C" {
+    pub fn onstack_labels_new(
+        labels: *const onstack_label,
+        count: usize,
+        out: *mut *mut onstack_labels,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_labels_merge(
+        inner: *const onstack_labels,
+        outer: *const onstack_labels,
+        out: *mut *mut onstack_labels,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_labels_retain(labels: *const onstack_labels);
+}
+extern "C" {
+    pub fn onstack_labels_release(labels: *const onstack_labels);
+}
+extern "C" {
+    pub fn onstack_labels_text(
+        labels: *const onstack_labels,
+        bytes: *mut u32,
+    ) -> *const ::core::ffi::c_char;
+}
+extern "C" {
+    pub fn onstack_thread_labels_swap(
+        place: u32,
+        labels: *const onstack_labels,
+        before: *mut *const onstack_labels,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_thread_labels_get(place: u32) -> *const onstack_labels;
+}
+extern "C" {
+    pub fn onstack_thread_label_set(
+        key: *const ::core::ffi::c_char,
+        value: *const ::core::ffi::c_char,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_thread_labels_clear();
+}
+extern "C" {
+    pub fn onstack_thread_spans_use(use_: onstack_switch) -> ::core::ffi::c_int;
+}
 #[repr(C)]
 #[derive(Debug)]
 pub struct onstack_profile {
@@ -440,223 +657,6 @@ extern "C" {
 }
 extern "C" {
     pub fn onstack_dump_take(profile: *mut onstack_profile) -> ::core::ffi::c_int;
-}
-extern "C" {
-    pub fn onstack_heap_allocated(address: *const ::core::ffi::c_void, size: usize);
-}
-extern "C" {
-    pub fn onstack_heap_freed(address: *const ::core::ffi::c_void);
-}
-extern "C" {
-    pub fn onstack_heap_moved(
-        from: *const ::core::ffi::c_void,
-        to: *const ::core::ffi::c_void,
-        size: usize,
-    );
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_runtime_memory {
-    pub size: u32,
-    pub reserved: u32,
-    pub name: *const ::core::ffi::c_char,
-    pub address: u64,
-    pub in_use: u64,
-    pub stacks: u64,
-    pub other: u64,
-    pub idle: u64,
-}
-extern "C" {
-    pub fn onstack_session_memory_text(
-        session: *mut onstack_session,
-        runtime: *const onstack_runtime_memory,
-        writer: onstack_writer,
-        data: *mut ::core::ffi::c_void,
-    ) -> ::core::ffi::c_int;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_heap_state {
-    pub number: u32,
-    pub mask: u32,
-    pub marks: *const u8,
-}
-extern "C" {
-    pub fn onstack_heap_state_get() -> *const onstack_heap_state;
-}
-extern "C" {
-    pub fn onstack_heap_distance() -> u64;
-}
-extern "C" {
-    pub fn onstack_heap_take(address: *const ::core::ffi::c_void, size: usize);
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_label {
-    pub key: *const ::core::ffi::c_char,
-    pub value: *const ::core::ffi::c_char,
-}
-#[repr(C)]
-#[derive(Debug)]
-pub struct onstack_labels {
-    _unused: [u8; 0],
-}
-extern "C" {
-    pub fn onstack_labels_new(
-        labels: *const onstack_label,
-        count: usize,
-        out: *mut *mut onstack_labels,
-    ) -> ::core::ffi::c_int;
-}
-extern "C" {
-    pub fn onstack_labels_merge(
-        inner: *const onstack_labels,
-        outer: *const onstack_labels,
-        out: *mut *mut onstack_labels,
-    ) -> ::core::ffi::c_int;
-}
-extern "C" {
-    pub fn onstack_labels_retain(labels: *const onstack_labels);
-}
-extern "C" {
-    pub fn onstack_labels_release(labels: *const onstack_labels);
-}
-extern "C" {
-    pub fn onstack_labels_text(
-        labels: *const onstack_labels,
-        bytes: *mut u32,
-    ) -> *const ::core::ffi::c_char;
-}
-extern "C" {
-    pub fn onstack_thread_labels_swap(
-        place: u32,
-        labels: *const onstack_labels,
-        before: *mut *const onstack_labels,
-    ) -> ::core::ffi::c_int;
-}
-extern "C" {
-    pub fn onstack_thread_labels_get(place: u32) -> *const onstack_labels;
-}
-extern "C" {
-    pub fn onstack_thread_label_set(
-        key: *const ::core::ffi::c_char,
-        value: *const ::core::ffi::c_char,
-    ) -> ::core::ffi::c_int;
-}
-extern "C" {
-    pub fn onstack_thread_labels_clear();
-}
-extern "C" {
-    pub fn onstack_thread_spans_use(use_: onstack_switch) -> ::core::ffi::c_int;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_interpreted_frame {
-    pub function: u64,
-    pub position: u32,
-    pub flags: u32,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_loop_code {
-    pub low: u64,
-    pub high: u64,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_frame_memory {
-    pub read: ::core::option::Option<
-        unsafe extern "C" fn(address: u64, to: *mut ::core::ffi::c_void, bytes: u32) -> u32,
-    >,
-    pub read_own: ::core::option::Option<unsafe extern "C" fn(address: u64, word: *mut u64) -> u32>,
-    pub scratch: *mut ::core::ffi::c_void,
-    pub scratch_bytes: u32,
-    pub tid: i32,
-    pub thread_pointer: u64,
-    pub place: *mut u64,
-    pub find: ::core::option::Option<
-        unsafe extern "C" fn(
-            memory: *const onstack_frame_memory,
-            names: *const *const ::core::ffi::c_char,
-            count: u32,
-            needed: u32,
-            found: *mut onstack_loop_code,
-        ) -> u32,
-    >,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_frame_text {
-    pub size: u32,
-    pub line: u32,
-    pub start_line: u32,
-    pub flags: u32,
-    pub function: [::core::ffi::c_char; 256usize],
-    pub file: [::core::ffi::c_char; 512usize],
-    pub language: [::core::ffi::c_char; 16usize],
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct onstack_frame_provider {
-    pub size: u32,
-    pub stack_bytes: u32,
-    pub name: *const ::core::ffi::c_char,
-    pub data: *mut ::core::ffi::c_void,
-    pub prepare: ::core::option::Option<
-        unsafe extern "C" fn(
-            data: *mut ::core::ffi::c_void,
-            memory: *const onstack_frame_memory,
-            loops: *mut onstack_loop_code,
-        ) -> ::core::ffi::c_int,
-    >,
-    pub copy: ::core::option::Option<
-        unsafe extern "C" fn(
-            data: *mut ::core::ffi::c_void,
-            memory: *const onstack_frame_memory,
-            frames: *mut onstack_interpreted_frame,
-            capacity: u32,
-        ) -> u32,
-    >,
-    pub copy_of: ::core::option::Option<
-        unsafe extern "C" fn(
-            data: *mut ::core::ffi::c_void,
-            memory: *const onstack_frame_memory,
-            hint: *mut u64,
-            frames: *mut onstack_interpreted_frame,
-            capacity: u32,
-        ) -> u32,
-    >,
-    pub describe: ::core::option::Option<
-        unsafe extern "C" fn(
-            data: *mut ::core::ffi::c_void,
-            memory: *const onstack_frame_memory,
-            frame: *const onstack_interpreted_frame,
-            text: *mut onstack_frame_text,
-        ) -> ::core::ffi::c_int,
-    >,
-    pub is_alive: ::core::option::Option<
-        unsafe extern "C" fn(
-            data: *mut ::core::ffi::c_void,
-            memory: *const onstack_frame_memory,
-        ) -> ::core::ffi::c_int,
-    >,
-    pub is_innermost: ::core::option::Option<
-        unsafe extern "C" fn(
-            data: *mut ::core::ffi::c_void,
-            memory: *const onstack_frame_memory,
-        ) -> ::core::ffi::c_int,
-    >,
-}
-extern "C" {
-    pub fn onstack_frame_provider_register(
-        provider: *const onstack_frame_provider,
-    ) -> ::core::ffi::c_int;
-}
-extern "C" {
-    pub fn onstack_interpreted_describe(
-        frame: u64,
-        text: *mut onstack_frame_text,
-    ) -> ::core::ffi::c_int;
 }
 extern "C" {
     pub fn onstack_traceback_prepare() -> ::core::ffi::c_int;
